@@ -20,9 +20,9 @@ from typing import Any
 from benchmarks.bandwidth import TEXT
 from benchmarks.predictions import WITHIN, read
 from wsdsl import Kernel, Schedule, parse
-from wsdsl.ir.target import TARGETS, Target
+from wsdsl.ir.hardware.target import TARGETS, Target
 from wsdsl.kernels.rows import cross_entropy, layernorm, rmsnorm, softmax
-from wsdsl.kernels.rows.arrays import kernel_of
+from wsdsl.kernels.rows.row_arrays import kernel_of
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.workload import Work

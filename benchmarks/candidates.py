@@ -13,7 +13,7 @@ from benchmarks.suites import Kind, Shape
 
 if TYPE_CHECKING:
     from wsdsl import Schedule
-    from wsdsl.compiler import Kernel
+    from wsdsl.dispatch.kernel import Kernel
 
 DEFAULT = "default"
 NUM_SMS = 132

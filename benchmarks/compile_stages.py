@@ -69,15 +69,15 @@ def measure(size: int, *, whole: bool) -> dict[str, list[float]]:
             importlib.import_module(module)
     from benchmarks.kernels import gemm
     from wsdsl import Kernel, parse
-    from wsdsl.codegen.emit import emit_ptx
-    from wsdsl.codegen.module import emit_llvm
-    from wsdsl.codegen.signature import signature
-    from wsdsl.frontend import from_text
-    from wsdsl.ir.spec import verify
+    from wsdsl.codegen.launch_signature import signature
+    from wsdsl.codegen.llvm_module import emit_llvm
+    from wsdsl.codegen.ptx_emission import emit_ptx
+    from wsdsl.frontend.from_source import from_text
+    from wsdsl.ir.verify.verifier import verify
     from wsdsl.lowering import pipeline
-    from wsdsl.prover.early_accesses import check_early_accesses
+    from wsdsl.prover.memory.early_accesses import check_early_accesses
     from wsdsl.prover.prove import prove
-    from wsdsl.prover.skeleton import check_skeleton
+    from wsdsl.prover.ptx.check_ptx import check_skeleton
 
     sizes = dict(M=size, N=size, K=size)
     # Of another kernel: LLVM is set up, what is imported late is there, the grammar is known.
@@ -181,7 +181,7 @@ WARM_COMPILES = """
 import statistics, sys, time
 from benchmarks.kernels import gemm
 from wsdsl import Kernel
-from wsdsl.frontend import from_text
+from wsdsl.frontend.from_source import from_text
 sizes, taken = dict.fromkeys("MNK", int(sys.argv[1])), []
 for _ in range(16):
     started = time.process_time()

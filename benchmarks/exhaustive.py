@@ -37,15 +37,15 @@ from wsdsl import Kernel, Schedule, config
 from wsdsl.ahead.compiling import compiled
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.artifact.artifact import Choice
-from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.artifact.serialization import Entry, from_bytes, to_bytes
 from wsdsl.artifact.versions import emitter
 from wsdsl.diagnostics import WsdslError
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.records.row import parse_schedule
-from wsdsl.runtime.alignment import contiguous
-from wsdsl.tune.arena import Arena
-from wsdsl.tune.race import LAST_ROUNDS, Race, name_of
+from wsdsl.records.entry import parse_schedule
+from wsdsl.runtime.arrays.alignment import contiguous
+from wsdsl.tune.measuring_process import Arena
 from wsdsl.tune.result import Trial
+from wsdsl.tune.successive_halving import LAST_ROUNDS, Race, name_of
 from wsdsl.tune.tuning import Means, spec_of
 
 AT_ONCE = 768

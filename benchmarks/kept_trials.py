@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from wsdsl.records.row import parse_schedule
+from wsdsl.records.entry import parse_schedule
 from wsdsl.schedule import Schedule
 from wsdsl.tune.result import Trial
 

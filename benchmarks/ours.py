@@ -16,7 +16,7 @@ from benchmarks.watchdog import Report, watched_all
 
 if TYPE_CHECKING:
     from wsdsl import Schedule
-    from wsdsl.compiled import Compiled
+    from wsdsl.dispatch.compiled import Compiled
 
 Posed = tuple[Kind, Shape, bool]
 """What of a problem its candidates depend on."""

@@ -32,10 +32,10 @@ from benchmarks.watchdog import Report, watched, watched_all
 
 if TYPE_CHECKING:
     from wsdsl import Schedule
-    from wsdsl.compiled import Compiled
-    from wsdsl.compiler import Kernel
+    from wsdsl.dispatch.compiled import Compiled
+    from wsdsl.dispatch.kernel import Kernel
     from wsdsl.ir import op as ir
-    from wsdsl.ir.target import Target
+    from wsdsl.ir.hardware.target import Target
 
 Row = dict[str, Any]
 WITHIN = 0.15
@@ -288,7 +288,7 @@ class Predicted:
 
 
 def predicted(case: Case, rows: Sequence[Row], gpu: str) -> list[Predicted]:
-    from wsdsl.ir.target import TARGETS
+    from wsdsl.ir.hardware.target import TARGETS
 
     source = kernel_of(case)._compiled_for(None, case.sizes).source  # pyright: ignore[reportPrivateUsage]
     card = next((t for t in TARGETS if t.name.split()[0] in gpu), TARGETS[0])

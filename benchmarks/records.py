@@ -18,10 +18,10 @@ from pathlib import Path
 from benchmarks.candidates import kernel_of, sizes_by
 from benchmarks.suites import GROUPS, SUITES, Contest, contests, shape_from
 from wsdsl.diagnostics import WsdslError, counted
-from wsdsl.ir.target import target_of_device
+from wsdsl.ir.hardware.target import target_of_device
 from wsdsl.records import text
 from wsdsl.records.database import Database, user_file
-from wsdsl.records.row import Row
+from wsdsl.records.entry import Row
 from wsdsl.schedule import Schedule
 
 MOST_SECONDS = 30.0

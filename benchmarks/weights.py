@@ -198,7 +198,7 @@ def multiply(x: Any, w: Any, out: Any) -> Any:
 def laid_out(form: str, x: Any, w: Any, *given: Any) -> tuple[Any, ...]:
     if form == LOSSLESS:
         from wsdsl.kernels import lossless
-        from wsdsl.kernels.lossless.product import WEIGHTS
+        from wsdsl.kernels.lossless.lossless_matmul import WEIGHTS
 
         held = lossless.pack(w, "bytes")
         return x, *(getattr(held, name) for name in WEIGHTS)
@@ -224,8 +224,8 @@ def ours(form: str, packed: bool, text: str, posed: Problem, constant: bool) -> 
 
     sizes = dict(zip("MNK", posed.size, strict=True))
     if form == LOSSLESS:
-        from wsdsl.kernels.lossless.product import kernel_of as lossless_kernel
-        from wsdsl.kernels.lossless.product import sizes_of
+        from wsdsl.kernels.lossless.lossless_matmul import kernel_of as lossless_kernel
+        from wsdsl.kernels.lossless.lossless_matmul import sizes_of
 
         kernel, sizes = lossless_kernel("bytes", "bf16"), sizes_of(**sizes)
     else:

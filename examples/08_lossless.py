@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from wsdsl.kernels import lossless
-from wsdsl.kernels.lossless.product import kernel_of
+from wsdsl.kernels.lossless.lossless_matmul import kernel_of
 
 
 def main():

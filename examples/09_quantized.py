@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from wsdsl.kernels import quantized
-from wsdsl.kernels.quantized.product import arranged
+from wsdsl.kernels.quantized.quantized_matmul import arranged
 
 FORMS = {
     "i4": dict(group=128),

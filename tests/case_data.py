@@ -9,12 +9,12 @@ import pytest
 
 from tests.case_table import Case
 from wsdsl import Schedule
-from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import LaunchError
+from wsdsl.dispatch.compiled import Compiled
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.walk import walk
-from wsdsl.simulator.machine import simulate
+from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.rewriter import walk
+from wsdsl.simulator.simulation import simulate
 
 Arrays = Mapping[str, Any]
 DTYPES: dict[str, Any] = {

@@ -9,11 +9,11 @@ from typing import Any
 from tests.kernels import CASES
 from tests.simulator.mutants import changes, exchange
 from tests.tensor_memory import lowered
-from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops.tile import If, Yield
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.tile_ops import If, Yield
-from wsdsl.ir.walk import walk, yielded
+from wsdsl.ir.rewriter import walk, yielded
 
 FORMS: dict[str, dict[str, Any]] = {
     "alone": dict(scheduler="dynamic"),

@@ -193,7 +193,7 @@ def passes_verified(request, monkeypatch):
 @pytest.fixture(autouse=True)
 def nothing_kept():
     """No test finds what another one has compiled."""
-    from wsdsl.artifact import kept
+    from wsdsl.artifact import cache
 
     yield
-    kept.forget()
+    cache.forget()

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 
 from wsdsl import parse
-from wsdsl.compiler import Kernel
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.ir.types import Tensor
 
 HEAD = {

@@ -10,11 +10,11 @@ from tests.kernels import CASES
 from tests.simulator.mutants import changes as changes_of_barriers
 from tests.simulator.mutants import mutants as mutants_of
 from wsdsl import Schedule
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import memory_ops as m
-from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.tile_ops import Constant, If
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops import tcgen05 as t
+from wsdsl.ir.ops.tile import Constant, If
 from wsdsl.ir.types import Columns, TensorMemory
 from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Arch

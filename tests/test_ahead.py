@@ -24,7 +24,7 @@ from wsdsl.ahead import jobs, misses
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
-from wsdsl.artifact import kept
+from wsdsl.artifact import cache
 from wsdsl.background import in_fork, num_processes, spread
 from wsdsl.child_process import ROOT, ChildProcess
 from wsdsl.diagnostics import Finding
@@ -248,7 +248,7 @@ def test_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> N
         assert 1 < len(made) <= 3 and all(compiled.is_built for compiled in made)
         assert "precompile gemm: 3 of 3 kernels" in capsys.readouterr().err
         assert kernel.precompile(M=6, N=N, K=K) == made[:1] and not capsys.readouterr().err
-        kept.forget()
+        cache.forget()
         again = gemm("warm")._variants.found(None, dict(M=7, N=N, K=K), (), ())
         assert again is not None and again.ptx == made[0].ptx
         with pytest.raises(

@@ -17,11 +17,11 @@ from tests.matmul_cases import Maker, every_pair
 from tests.quantized.test_product import FORMATS
 from tests.rows.test_proved import MODULES, call_all
 from wsdsl import Kernel, Schedule
-from wsdsl.cli.target import import_file
+from wsdsl.cli.source_argument import import_file
 from wsdsl.kernels import matmul, quantized
-from wsdsl.kernels.lossless.product import kernel_of, sizes_of
-from wsdsl.kernels.quantized.product import arranged
-from wsdsl.kernels.rows.arrays import kernel_of as row_kernel
+from wsdsl.kernels.lossless.lossless_matmul import kernel_of, sizes_of
+from wsdsl.kernels.quantized.quantized_matmul import arranged
+from wsdsl.kernels.rows.row_arrays import kernel_of as row_kernel
 from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Arch
 

@@ -11,7 +11,7 @@ import pytest
 
 from wsdsl import config
 from wsdsl.artifact.artifact import Artifact
-from wsdsl.artifact.plain import from_bytes, to_bytes
+from wsdsl.artifact.serialization import from_bytes, to_bytes
 from wsdsl.cli import main
 from wsdsl.cli.options import schedule_from
 from wsdsl.schedule import Schedule
@@ -114,7 +114,7 @@ def test_cache(wsdsl, tmp_path, monkeypatch):
     assert wsdsl("cache", "--check", "--json")[0] == 1
     status, out, _ = wsdsl("cache", "--check")
     assert status == 1 and "1 damaged" in out
-    monkeypatch.setattr("wsdsl.cli.cache.emitter", lambda: "a later one")
+    monkeypatch.setattr("wsdsl.cli.disk_cache.emitter", lambda: "a later one")
     assert f"{told['entries']} of other versions" in wsdsl("cache")[1]
     assert f"{told['entries'] + 1} entries removed" in wsdsl("cache", "--clear")[1]
     assert not list((tmp_path / "kept").iterdir())

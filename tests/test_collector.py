@@ -5,7 +5,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from wsdsl.collector import held_back
+from wsdsl.gc_pause import held_back
 
 
 def test_it_comes_back_behind_the_last_of_several_threads() -> None:

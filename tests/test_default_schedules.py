@@ -14,8 +14,8 @@ from tests.corpus.texts import entries
 from tests.quantized.test_product import FORMATS
 from wsdsl import kernels
 from wsdsl.codegen.ptxas import find_ptxas
+from wsdsl.kernels.lossless.lossless_matmul import sizes_of, source_of
 from wsdsl.kernels.lossless.palette import KINDS
-from wsdsl.kernels.lossless.product import sizes_of, source_of
 
 Built = tuple[wsdsl.Kernel, Mapping[str, int]]
 

@@ -16,7 +16,7 @@ from benchmarks.schedule_space import legal, neighbours, orientations, points
 from tests.tune.fakes import InThisProcess
 from wsdsl import Schedule, config
 from wsdsl.artifact.artifact import Choice
-from wsdsl.artifact.plain import Entry, to_bytes
+from wsdsl.artifact.serialization import Entry, to_bytes
 from wsdsl.tune.candidates import candidates
 from wsdsl.tune.tuning import Means
 

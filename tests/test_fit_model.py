@@ -7,7 +7,7 @@ import pytest
 from benchmarks.predictions import Predicted
 from tools import fit_model
 from wsdsl import Schedule
-from wsdsl.ir.target import H200
+from wsdsl.ir.hardware.target import H200
 from wsdsl.lowering.model import numbers
 
 

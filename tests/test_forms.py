@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.pattern_texts import TEXTS
 from wsdsl import Schedule, parse
-from wsdsl.compiler import Kernel
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
+from wsdsl.dispatch.kernel import Kernel
+from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal
 from wsdsl.lowering.one_axis import with_one_axis
 from wsdsl.lowering.words import with_words
 

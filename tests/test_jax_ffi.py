@@ -12,7 +12,7 @@ import pytest
 import wsdsl
 from wsdsl import LaunchError
 from wsdsl.artifact.signature import MapArgument, PointerArgument, SizeArgument
-from wsdsl.runtime.packing import PackedArguments
+from wsdsl.runtime.packed_arguments import PackedArguments
 
 MADE = wsdsl.parse("""
 @kernel
@@ -119,7 +119,7 @@ class Driver:
 
 
 def test_handler_launches_at_buffers_of_frame(jax) -> None:
-    from wsdsl.runtime.xla_handler import ARGUMENTS, RESULTS, Handler
+    from wsdsl.runtime.native.xla_handler import ARGUMENTS, RESULTS, Handler
 
     driver, operands = Driver(), {"X": (ARGUMENTS, 1), "Y": (RESULTS, 0)}
     address = Handler("k", [driver.call], operands, (0, 3), driver).compile()

@@ -9,13 +9,13 @@ import pytest
 from tests.kernels import CASES, Case, simulated
 from tests.simulator.mutants import exchange as without
 from wsdsl.diagnostics import WsdslError
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import fragment_ops as f
-from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.spec import verify
-from wsdsl.ir.walk import walk
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.rewriter import walk
+from wsdsl.ir.verify.verifier import verify
 from wsdsl.schedule import Schedule
 
 SYNCHRONISING = (

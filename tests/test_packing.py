@@ -13,14 +13,14 @@ from tests.case_table import parsed
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError
 from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import ProofError
+from wsdsl.ir.hardware.swizzle import panel_address
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.swizzle import panel_address
 from wsdsl.ir.types import DTYPES
 from wsdsl.prover.prove import prove
-from wsdsl.runtime.packed import Packed, pack, packed_view
-from wsdsl.runtime.tensor_map import tiled_map
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.runtime.arrays.packed import Packed, pack, packed_view
+from wsdsl.runtime.tensor_map_encoding import tiled_map
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 TEXT = """
 def widened(X: bf16[M, K], W: i8[N, K], s: f32[N], Y: bf16[M, N]):

@@ -12,7 +12,7 @@ from tests.odd_patterns import ODD_PATTERNS
 from tests.pattern_kernels import PATTERNS
 from tests.patterns import Pattern
 from wsdsl import Kernel, parse
-from wsdsl.runtime.interop import numpy_dtype
+from wsdsl.runtime.arrays.interop import numpy_dtype
 
 
 def wide(array: Any) -> Any:

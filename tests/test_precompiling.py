@@ -15,7 +15,7 @@ from tests.test_ahead import gemm, on_card
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, config, parse, precompiling
 from wsdsl.ahead import compiling
 from wsdsl.kernels import matmul
-from wsdsl.runtime.recorded_launches import recorder
+from wsdsl.runtime.native.recorded_launches import recorder
 
 TEXT = "@kernel\ndef add(X: f32[M], Y: f32[M]):\n for m in tiles(M):\n  Y[m] = X[m] + 1.0"
 card, ones = test_recent.card, partial(np.ones, dtype="float32")

@@ -11,7 +11,7 @@ from tests.case_table import parsed
 from tests.kernels import CASES
 from wsdsl import CompileError, Schedule
 from wsdsl.ir.types import DTYPES, Tensor
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 SMALL = ("i4", "u4", "f4e2m1", "f6e2m3", "f6e3m2", "f8e8m0")
 ELEMENTS = """

@@ -10,11 +10,11 @@ import wsdsl
 from tests.case_table import parsed
 from wsdsl import LaunchError, Schedule, ScheduleError
 from wsdsl.artifact.signature import MapArgument
-from wsdsl.ir.swizzle import nibble_address
+from wsdsl.ir.hardware.swizzle import nibble_address
 from wsdsl.ir.types import DTYPES
-from wsdsl.runtime.packed import pack, packed_view
-from wsdsl.runtime.tensor_map import tiled_map
-from wsdsl.runtime.views import ArrayView
+from wsdsl.runtime.arrays.packed import pack, packed_view
+from wsdsl.runtime.arrays.views import ArrayView
+from wsdsl.runtime.tensor_map_encoding import tiled_map
 
 TEXT = """
 def widened(X: bf16[M, K], W: {dtype}[N, K]{given}, Y: f32[M, N]):

@@ -9,10 +9,10 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import CompileError, Schedule, ScheduleError
 from wsdsl.cli import main
-from wsdsl.ir.target import H200
+from wsdsl.ir.hardware.target import H200
 from wsdsl.report.timeline import Timeline
 from wsdsl.report.timeline_figure import color, draw_timeline
-from wsdsl.runtime.launch import num_ctas
+from wsdsl.runtime.launcher import num_ctas
 
 SCHEDULES = {
     "whole": Schedule(scheduler="persistent", tile=dict(m=128, n=192)),

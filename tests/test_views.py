@@ -8,8 +8,8 @@ from tests.kernels import CASES
 from tests.views import VIEWS, K, N, View
 from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import LaunchError
-from wsdsl.runtime.interop import describe
-from wsdsl.runtime.tensor_map import tiled_map
+from wsdsl.runtime.arrays.interop import describe
+from wsdsl.runtime.tensor_map_encoding import tiled_map
 
 BF16 = ml_dtypes.bfloat16
 KERNEL = CASES["batched"].kernel

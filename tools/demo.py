@@ -15,7 +15,7 @@ import numpy as np
 
 import wsdsl
 from wsdsl import config
-from wsdsl.cli.target import import_file
+from wsdsl.cli.source_argument import import_file
 from wsdsl.runtime.device import gpu_available
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "02_gemm.py"

@@ -26,7 +26,7 @@ from benchmarks.kernels import gemm
 from benchmarks.predictions import Predicted
 from benchmarks.results import load
 from wsdsl.cli.options import schedule_from
-from wsdsl.ir.target import H200
+from wsdsl.ir.hardware.target import H200
 from wsdsl.lowering.model import numbers
 from wsdsl.lowering.model.workload import Work
 

@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from wsdsl import language
-from wsdsl.compiled import Compiled
-from wsdsl.compiler import Kernel
 from wsdsl.diagnostics import (
     CompileError,
     Finding,
@@ -16,6 +14,9 @@ from wsdsl.diagnostics import (
     VerifyError,
     WsdslError,
 )
+from wsdsl.dispatch.compiled import Compiled
+from wsdsl.dispatch.kernel import Kernel
+from wsdsl.dispatch.sources import Kernels, compile_ir, kernel, load, parse
 from wsdsl.language import *  # noqa: F403
 from wsdsl.language import abs as abs  # no part of `from wsdsl import *`
 from wsdsl.language import max as max
@@ -23,14 +24,13 @@ from wsdsl.language import min as min
 from wsdsl.language import round as round
 from wsdsl.language import sum as sum
 from wsdsl.schedule import Schedule
-from wsdsl.sources import Kernels, compile_ir, kernel, load, parse
 from wsdsl.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from wsdsl import kernels
     from wsdsl.ahead.precompile import precompiling as precompiling
-    from wsdsl.exported import load_exported as load_exported
-    from wsdsl.runtime.packed import Packed as Packed
+    from wsdsl.dispatch.exported import load_exported as load_exported
+    from wsdsl.runtime.arrays.packed import Packed as Packed
 
 
 __all__ = [
@@ -66,9 +66,9 @@ def __getattr__(name: str) -> Any:
     if name in ("kernels", "knobs"):
         return importlib.import_module(f"wsdsl.{name}")
     homes = {
-        "Packed": "wsdsl.runtime.packed",
+        "Packed": "wsdsl.runtime.arrays.packed",
         "precompiling": "wsdsl.ahead.precompile",
-        "load_exported": "wsdsl.exported",
+        "load_exported": "wsdsl.dispatch.exported",
     }
     if name in homes:
         return getattr(importlib.import_module(homes[name]), name)

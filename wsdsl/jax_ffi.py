@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from wsdsl.artifact.versions import require_compiler
 from wsdsl.diagnostics import CompileError, LaunchError, ScheduleError
-from wsdsl.execution import runs_simulated
-from wsdsl.forms import serving_form
+from wsdsl.dispatch.execution import runs_simulated
+from wsdsl.dispatch.vectorized_variants import serving_form
 from wsdsl.ir.types import Tile
 from wsdsl.runtime.arguments import Call, match_arguments
+from wsdsl.runtime.arrays.views import FRAMEWORK_NAMES, ArrayView, contiguous_strides, dtype_named
 from wsdsl.runtime.bind import positions
-from wsdsl.runtime.views import FRAMEWORK_NAMES, ArrayView, contiguous_strides, dtype_named
 from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
-    from wsdsl.serving import Serving
+    from wsdsl.dispatch.dispatcher import Serving
 
 jax: Any = import_module("jax")
 ad, batching, mlir = (import_module(f"jax.interpreters.{x}") for x in ("ad", "batching", "mlir"))
@@ -149,7 +149,7 @@ def _register(traced: TracedCall) -> str:
     programs may be cached on disk.
     """
     require_compiler("llvmlite")
-    from wsdsl.runtime.xla_handler import ARGUMENTS, RESULTS, Handler
+    from wsdsl.runtime.native.xla_handler import ARGUMENTS, RESULTS, Handler
 
     devices = {device.local_hardware_id for device in jax.local_devices(backend="cuda")}
     codes, launches = zip(*(traced.prepare(i) for i in sorted(devices)), strict=True)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from wsdsl.diagnostics import LaunchError, WsdslError, unknown_names
 from wsdsl.ir.types import DType, Tensor, Tile
+from wsdsl.runtime.arrays.views import FRAMEWORK_NAMES, OF_SIX_BITS, ArrayView, adapt, dtype_named
 from wsdsl.runtime.bind import positions
-from wsdsl.runtime.views import FRAMEWORK_NAMES, OF_SIX_BITS, ArrayView, adapt, dtype_named
 
 if TYPE_CHECKING:
+    from wsdsl.dispatch.dispatcher import Serving
     from wsdsl.ir.op import Value
-    from wsdsl.serving import Serving
 
 NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 DEVICES = ("CPU", "CUDA")
@@ -245,7 +245,7 @@ def torch_dtype(dtype: DType) -> Any:
 
 def _adds_in_any_order(kernel: Any) -> bool:
     """Check whether several tiles add floats to one element, in the order of their arrival."""
-    from wsdsl.ir.tile_ops import Store
+    from wsdsl.ir.ops.tile import Store
     from wsdsl.lowering.axes import is_scattered, output_nest
 
     loops = {loop.index for loop in output_nest(kernel)[0]}

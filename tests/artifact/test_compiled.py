@@ -11,9 +11,9 @@ import pytest
 import wsdsl
 from tests.case_table import matmul_text
 from wsdsl import Compiled, CompileError, Schedule
-from wsdsl.artifact import kept
+from wsdsl.artifact import cache
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.variants import Variants
+from wsdsl.dispatch.variants import Variants
 
 TEXT = matmul_text(
     "scaled(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], alpha: f32)",
@@ -37,7 +37,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiles(*_: Any, **__: Any) -> Any:
         pytest.fail("compiled again")
 
-    for name in ("wsdsl.lowering.pipeline.lower", "wsdsl.frontend.from_text"):
+    for name in ("wsdsl.lowering.pipeline.lower", "wsdsl.frontend.from_source.from_text"):
         monkeypatch.setattr(name, compiles)
     monkeypatch.setattr("wsdsl.prover.prove.prove", compiles)
     monkeypatch.setattr(Compiled, "_make_artifact", compiles)
@@ -45,7 +45,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_another_process(text: str = TEXT) -> Any:
     """As far as it is one: nothing is known but what is on disk."""
-    kept.forget()
+    cache.forget()
     return wsdsl.parse(text).scaled
 
 
@@ -158,6 +158,6 @@ def test_texts_with_mistakes_are_told_each_time(folder: Path) -> None:
 def test_dumped_ir_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = wsdsl.parse(TEXT).scaled._compile(SMALL, {}, ()).ir()
     first = wsdsl.compile_ir(text).artifact
-    kept.forget()
+    cache.forget()
     monkeypatch.setattr(Compiled, "_make_artifact", lambda *_: pytest.fail("compiled again"))
     assert wsdsl.compile_ir(text).cubin == first.cubin

@@ -11,7 +11,7 @@ import pytest
 
 from wsdsl.artifact import disk as module
 from wsdsl.artifact.disk import BLOCK, Disk
-from wsdsl.ir.target import H200
+from wsdsl.ir.hardware.target import H200
 from wsdsl.rates.files import SHIPPED
 from wsdsl.rates.of_target import calibrated
 

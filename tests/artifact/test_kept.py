@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from wsdsl.artifact import kept as module
+from wsdsl.artifact import cache as module
 from wsdsl.artifact.artifact import Choice, Names
-from wsdsl.artifact.kept import forget, kept
+from wsdsl.artifact.cache import forget, kept
 from wsdsl.schedule import Schedule
 
 ROOT = Path(__file__).parents[2]
 MAKER = """
 import os, sys, time
 from wsdsl.artifact.artifact import Names
-from wsdsl.artifact.kept import kept
+from wsdsl.artifact.cache import kept
 
 def make():
     with open(sys.argv[1], "a") as file:

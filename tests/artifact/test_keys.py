@@ -10,7 +10,7 @@ import pytest
 
 from wsdsl.artifact import versions
 from wsdsl.artifact.artifact import Names
-from wsdsl.artifact.kept import kept
+from wsdsl.artifact.cache import kept
 from wsdsl.artifact.versions import digest
 
 FILE = """
@@ -135,11 +135,11 @@ def emitter_of(root: Path, monkeypatch: pytest.MonkeyPatch, *, later: float = 60
 
 
 def test_the_sources_are_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ir/op.py", "frontend/wsdsl.lark", "runtime/launch.py", "compiler.py"):
+    for name in ("ir/op.py", "frontend/wsdsl.lark", "runtime/launcher.py", "compiler.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 1")
     seen = {emitter_of(tmp_path, monkeypatch)}
-    (tmp_path / "runtime/launch.py").write_text("x = 2")
+    (tmp_path / "runtime/launcher.py").write_text("x = 2")
     assert emitter_of(tmp_path, monkeypatch) in seen
     for name in ("ir/op.py", "frontend/wsdsl.lark", "compiler.py", "ir/more.py"):
         (tmp_path / name).write_text("x = 2")

@@ -13,7 +13,7 @@ import wsdsl
 from tests.case_table import matmul_text
 from wsdsl import Schedule
 from wsdsl.artifact.artifact import Artifact, Choice, Names
-from wsdsl.artifact.plain import (
+from wsdsl.artifact.serialization import (
     MAGIC,
     CorruptError,
     Entry,

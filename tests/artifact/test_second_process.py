@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-COMPILER = ("frontend", "lowering", "codegen", "prover", "simulator")
+COMPILER = ("frontend.parse", "lowering", "codegen", "prover", "simulator")
 
 
 def launched(folder: Path | str) -> dict[str, Any]:

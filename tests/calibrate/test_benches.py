@@ -6,11 +6,22 @@ import pytest
 
 from tests.calibrate.fake_gpu import FakeGpu
 from wsdsl.artifact.versions import find_ptxas
-from wsdsl.calibrate import barriers, dram, issue, kernels, l2, latency, power, rings, smem, tensor
+from wsdsl.calibrate import (
+    dram,
+    issue,
+    kernels,
+    l2,
+    latency,
+    power,
+    rings,
+    smem,
+    synchronization,
+    tensor,
+)
 from wsdsl.calibrate.asm import PATIENCE
 from wsdsl.calibrate.benches import benches
-from wsdsl.codegen.gate import HARMLESS
 from wsdsl.codegen.ptxas import assemble
+from wsdsl.codegen.ptxas_diagnostics import HARMLESS
 from wsdsl.rates.rates import DESCRIBED, FITTED, NAMES, PRODUCTS
 
 ALL = benches(0.0)
@@ -105,7 +116,11 @@ def test_barriers():
     cycles = {"mbarrier_turns": 80, "named_barrier": 30, "cluster_barrier": 190, "exchange": 600,
               "sends": 131072 / 14, "hand_over": 3000, "counter": 700}  # fmt: skip
     gpu = FakeGpu(lambda kernel, count, _: cycles[kernel.name] * count)
-    found = barriers.measure(gpu) | barriers.measure_cluster(gpu) | barriers.measure_hand_over(gpu)
+    found = (
+        synchronization.measure(gpu)
+        | synchronization.measure_cluster(gpu)
+        | synchronization.measure_hand_over(gpu)
+    )
     assert found == approx(
         mbarrier_cycles=40, named_barrier_cycles=30, cluster_barrier_cycles=190,
         cluster_exchange_cycles=300, cluster_send_bytes=14, hand_over_cycles=1500,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from wsdsl.calibrate import run
+from wsdsl.calibrate import calibration_run
 from wsdsl.cli import main
 from wsdsl.diagnostics import LaunchError
 from wsdsl.rates import files
@@ -40,15 +40,15 @@ VALUES = {"barriers": {"mbarrier_cycles": 33.0, "named_barrier_cycles": 22.0},
 def child(tmp_path, monkeypatch):
     path = tmp_path / "child.py"
     path.write_text(f"VALUES = {VALUES!r}\n{CHILD}")
-    monkeypatch.setattr(run, "CHILD", [sys.executable, str(path)])
-    monkeypatch.setattr(run, "SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(calibration_run, "CHILD", [sys.executable, str(path)])
+    monkeypatch.setattr(calibration_run, "SILENCE_SECONDS", 1.0)
     monkeypatch.setenv("WSDSL_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def test_what_hangs_or_dies_is_left_out_and_the_rest_measured():
     heard: list[str] = []
     order = ["tensor", "smem", "barriers", "issue", "dram", "kernels"]
-    found = run.measure(1, heard.append, order)
+    found = calibration_run.measure(1, heard.append, order)
     assert heard == order
     assert found.values == VALUES["barriers"] | VALUES["dram"]
     assert found.failed == {
@@ -61,25 +61,29 @@ def test_what_hangs_or_dies_is_left_out_and_the_rest_measured():
 
 def test_it_is_an_error_if_nothing_is_measured():
     with pytest.raises(LaunchError, match=r"succeeded \(tensor: a wait did not end\)"):
-        run.measure(60, lambda _: None, ["tensor"])
+        calibration_run.measure(60, lambda _: None, ["tensor"])
 
 
 def test_a_process_that_never_begins_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "CHILD", [sys.executable, "-c", "pass"])
+    monkeypatch.setattr(calibration_run, "CHILD", [sys.executable, "-c", "pass"])
     with pytest.raises(LaunchError, match="ended before the first"):
-        run.measure(60, lambda _: None)
+        calibration_run.measure(60, lambda _: None)
 
 
 def test_the_real_child_says_so_where_there_is_no_gpu(monkeypatch):
-    monkeypatch.setattr(run, "CHILD", [sys.executable, "-m", "wsdsl.calibrate.child"])
-    monkeypatch.setattr(run, "SILENCE_SECONDS", 20.0)
+    monkeypatch.setattr(
+        calibration_run, "CHILD", [sys.executable, "-m", "wsdsl.calibrate.calibration_child"]
+    )
+    monkeypatch.setattr(calibration_run, "SILENCE_SECONDS", 20.0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(LaunchError, match="cannot run: "):
-        run.measure(60, lambda _: None)
+        calibration_run.measure(60, lambda _: None)
 
 
 def test_what_was_not_measured_stays_as_it_was():
-    file = run.rates_file(run.measure(60, lambda _: None, ["barriers", "smem"]))
+    file = calibration_run.rates_file(
+        calibration_run.measure(60, lambda _: None, ["barriers", "smem"])
+    )
     assert file.card.target == "H200" and file.card.file_name == "nvidia-h200-132-140.json"
     (shipped,) = (known for known in files.shipped() if known.card.target == "H200")
     assert file.values == dict(shipped.values) | VALUES["barriers"]
@@ -87,18 +91,18 @@ def test_what_was_not_measured_stays_as_it_was():
     measured = {n for n in NAMES if file.sources[n].startswith("measured by wsdsl calibrate")}
     assert measured == set(VALUES["barriers"])
     assert file.sources["fma_lanes"].startswith("not measured: shipped")
-    lines = list(run.table(file, shipped, {"smem": "why"}))
+    lines = list(calibration_run.table(file, shipped, {"smem": "why"}))
     (row,) = (line for line in lines if line.startswith("mbarrier_cycles"))
     assert row.split()[1:4] == ["33", f"{shipped.values['mbarrier_cycles']:.5g}",
                                 f"{33 / shipped.values['mbarrier_cycles']:.2f}"]  # fmt: skip
     assert any("not measured" in line for line in lines) and lines[-1] == "smem: why"
-    assert list(run.table(file, None, {}))
+    assert list(calibration_run.table(file, None, {}))
 
 
 def test_what_products_told_of_l2_goes_by_how_quick_it_is():
-    before = run.rates_file(run.Measured(CARD, {})).values
+    before = calibration_run.rates_file(calibration_run.Measured(CARD, {})).values
     taken = {"clock": 2.0, "tensor_smem_clock": 2.0, "l2_own_bytes": before["l2_own_bytes"] * 1.5}
-    values = run.rates_file(run.Measured(CARD, taken)).values
+    values = calibration_run.rates_file(calibration_run.Measured(CARD, taken)).values
     assert values["l2_bytes"] == pytest.approx(1.5 * before["l2_bytes"])
     assert values["l2_split"] == before["l2_split"]
 
@@ -107,10 +111,10 @@ def test_what_has_a_clock_of_its_own_is_told_in_cycles_of_products():
     taken = {"clock": 2.0, "tensor_smem_clock": 1.6, "l2_own_bytes": 40.0, "fma_lanes": 128.0,
              "hand_over_cycles": 2000.0, "dram_read_bytes": 4500.0}  # fmt: skip
     told = taken | {"l2_own_bytes": 50.0, "hand_over_cycles": 1600.0}
-    file = run.rates_file(run.Measured(CARD, taken))
+    file = calibration_run.rates_file(calibration_run.Measured(CARD, taken))
     assert {name: file.values[name] for name in told} == told
-    before = run.rates_file(run.Measured(CARD, {}))
-    later = run.rates_file(run.Measured(CARD, {"hand_over_cycles": 1980.0}))
+    before = calibration_run.rates_file(calibration_run.Measured(CARD, {}))
+    later = calibration_run.rates_file(calibration_run.Measured(CARD, {"hand_over_cycles": 1980.0}))
     assert later.values["hand_over_cycles"] == pytest.approx(
         1980 / before.values["clock"] * before.values["tensor_smem_clock"]
     )
@@ -123,7 +127,7 @@ def calibrate(capsys, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_the_command_writes_the_file_of_the_device(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("wsdsl.cli.calibrate.require_gpu", lambda: None)
+    monkeypatch.setattr("wsdsl.cli.calibration.require_gpu", lambda: None)
     status, out, err = calibrate(capsys, "barriers", "dram")
     path = tmp_path / "cache" / "rates" / "nvidia-h200-132-140.json"
     assert status == 0 and f"written to {path}" in out and "measuring dram" in err

@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from wsdsl.simulator.arithmetic import larger, smaller
+from wsdsl.simulator.reference.arithmetic import larger, smaller
 
 PAIRS: Mapping[str, Any] = {"f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16}
 FLOATS: Mapping[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}

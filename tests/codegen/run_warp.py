@@ -9,7 +9,7 @@ import numpy as np
 from tests.codegen.ptx_interpreter import Memory, Program
 from tests.codegen.support import ptx_of
 from wsdsl.artifact.signature import PointerArgument, SizeArgument, StrideArgument
-from wsdsl.codegen.signature import signature
+from wsdsl.codegen.launch_signature import signature
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Tensor
 

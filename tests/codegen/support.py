@@ -5,8 +5,8 @@ import pytest
 from tests.kernels import CASES
 from tests.simulator.kernels import sample_text
 from wsdsl import Schedule
-from wsdsl.codegen.emit import emit_ptx
-from wsdsl.codegen.module import emit_llvm
+from wsdsl.codegen.llvm_module import emit_llvm
+from wsdsl.codegen.ptx_emission import emit_ptx
 from wsdsl.codegen.ptxas import Assembled, assemble_checked, find_ptxas
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel

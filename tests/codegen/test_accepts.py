@@ -8,14 +8,14 @@ import re
 import pytest
 
 from tests.codegen.support import assembled, kernel_of, needs_ptxas, ptx_of
-from wsdsl.codegen.convert_op import ARMS, HANDLED_BY_REGION
-from wsdsl.codegen.float_functions import UNARY
+from wsdsl.codegen.arithmetic.float_functions import UNARY
+from wsdsl.codegen.ops.dispatch_table import ARMS, HANDLED_BY_REGION
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.diagnostics import CompileError
+from wsdsl.ir.ops.tile import BINARY_FUNCTIONS, COMPARISONS, UNARY_FUNCTIONS
 from wsdsl.ir.parser import OPS
-from wsdsl.ir.spec import verify
-from wsdsl.ir.tile_ops import BINARY_FUNCTIONS, COMPARISONS, UNARY_FUNCTIONS
-from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.ir.verify.verifier import verify
+from wsdsl.prover.ptx.check_ptx import check_skeleton
 
 FLOATS = ("f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2")
 INTEGERS = ("i32", "u32", "i16", "u16", "i8", "u8")

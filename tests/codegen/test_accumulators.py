@@ -3,7 +3,7 @@
 import pytest
 
 from tests.codegen.support import gemm, ptx_of
-from wsdsl.codegen.module import named_accumulators
+from wsdsl.codegen.llvm_module import named_accumulators
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 

@@ -9,7 +9,7 @@ import pytest
 from tests.codegen.run_warp import run_warp
 from tests.codegen.support import kernel_of
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import reduce, reduce_blocks, scan
+from wsdsl.simulator.reference.arithmetic import reduce, reduce_blocks, scan
 
 BODY = """
 %zero: i32 = constant(value=0)

@@ -11,8 +11,8 @@ from tests.case_table import matmul_text
 from tests.codegen.test_register_operands import HALVES, every_byte, operand_of
 from wsdsl import Schedule, parse
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import numpy_dtype
-from wsdsl.simulator.arrays import unpack_nibbles
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.bound_arrays import unpack_nibbles
 
 TABLES = np.random.default_rng(0).permutation(256).astype(np.uint8)[:32].reshape(2, 16)
 

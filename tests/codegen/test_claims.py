@@ -10,7 +10,7 @@ from tests.codegen.test_tensor_memory import machine_code
 from tests.kernels import CASES
 from tests.tensor_memory import lowered
 from wsdsl.diagnostics import VerifyError
-from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.prover.ptx.check_ptx import check_skeleton
 from wsdsl.schedule import Arch
 
 ASK = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"

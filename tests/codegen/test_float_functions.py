@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from wsdsl.codegen.float_functions import UNARY, F, power, remainder
+from wsdsl.codegen.arithmetic.float_functions import UNARY, F, power, remainder
 from wsdsl.codegen.writer import Writer
 
 STANDS_IN = {

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.codegen.support import assembled, gemm, gemm_128x256, kernel_of, needs_ptxas, ptx_of
-from wsdsl.codegen.gate import check
 from wsdsl.codegen.ptxas import assemble, find_ptxas, ptxas_version
+from wsdsl.codegen.ptxas_diagnostics import check
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.codegen.support import assembled, gemm, gemm_128x256, needs_ptxas, ptx_of
-from wsdsl.codegen.emit import emit_ptx
-from wsdsl.codegen.module import emit_llvm
+from wsdsl.codegen.llvm_module import emit_llvm
+from wsdsl.codegen.ptx_emission import emit_ptx
 from wsdsl.codegen.ptxas import disassemble
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.parser import parse_kernel

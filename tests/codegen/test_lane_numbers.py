@@ -7,8 +7,8 @@ import pytest
 
 from tests.codegen.run_warp import run_warps
 from tests.codegen.support import kernel_of, ptx_of
-from wsdsl.codegen.lane_numbers import Lanewise, columns_of_lanes, divided, rows_of_lanes
-from wsdsl.codegen.signature import access_of
+from wsdsl.codegen.addresses.lane_indices import Lanewise, columns_of_lanes, divided, rows_of_lanes
+from wsdsl.codegen.launch_signature import access_of
 from wsdsl.ir.op import Kernel
 
 TEXT = """

@@ -2,11 +2,11 @@
 
 import pytest
 
-from wsdsl.codegen.convert_type import num_elements
-from wsdsl.codegen.fragments import column_offset, row_offset, source_element
-from wsdsl.codegen.held import Shape
-from wsdsl.ir.operand_layout import layout, low_half
-from wsdsl.ir.swizzle import TMA_SPAN, panel_address
+from wsdsl.codegen.fragment_registers import column_offset, row_offset, source_element
+from wsdsl.codegen.llvm_types import num_elements
+from wsdsl.codegen.value_registers import Shape
+from wsdsl.ir.hardware.smem_descriptors import layout, low_half
+from wsdsl.ir.hardware.swizzle import TMA_SPAN, panel_address
 from wsdsl.ir.types import ACCUMULATOR, Lanes
 
 SHAPES = [

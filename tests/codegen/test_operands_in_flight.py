@@ -13,10 +13,10 @@ from tests.codegen.support import needs_ptxas
 from tests.corpus.texts import TEXTS
 from wsdsl import LaunchError, Schedule
 from wsdsl.artifact.machine_code import OF_REGISTERS, WORD, functions, overwritten
-from wsdsl.codegen import gate
-from wsdsl.codegen.gate import OverwrittenError
+from wsdsl.codegen import ptxas_diagnostics
 from wsdsl.codegen.ptxas import assemble, find_nvdisasm
-from wsdsl.runtime.module import Module
+from wsdsl.codegen.ptxas_diagnostics import OverwrittenError
+from wsdsl.runtime.loaded_module import Module
 
 pytestmark = needs_ptxas
 LDG = 0x181
@@ -108,7 +108,7 @@ def of_operands(cubin: bytes) -> dict[str, list[int]]:
 
 
 def test_operands_then_are_made_elsewhere_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "overwritten", of_operands)
+    monkeypatch.setattr(ptxas_diagnostics, "overwritten", of_operands)
     compiled = decoded().compile(**SIZES)
     assert compiled.schedule.operand_transform == "smem"
     assert "reuses registers" in compiled.explain()

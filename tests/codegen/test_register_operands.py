@@ -11,15 +11,15 @@ import pytest
 from tests.codegen.ptx_interpreter import Memory, Program
 from tests.codegen.support import assembled, kernel_of, needs_ptxas, ptx_of
 from wsdsl.artifact.signature import PointerArgument
-from wsdsl.codegen.module import emit_llvm
-from wsdsl.codegen.signature import signature
-from wsdsl.ir.spec import verify
-from wsdsl.ir.swizzle import OF_NIBBLES, panel_address
+from wsdsl.codegen.launch_signature import signature
+from wsdsl.codegen.llvm_module import emit_llvm
+from wsdsl.ir.hardware.swizzle import OF_NIBBLES, panel_address
 from wsdsl.ir.types import DTYPES
-from wsdsl.prover.skeleton import check_skeleton
-from wsdsl.runtime.packed import pack
-from wsdsl.simulator.arithmetic import numpy_dtype
-from wsdsl.simulator.arrays import unpack_nibbles
+from wsdsl.ir.verify.verifier import verify
+from wsdsl.prover.ptx.check_ptx import check_skeleton
+from wsdsl.runtime.arrays.packed import pack
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.bound_arrays import unpack_nibbles
 
 SMEM = '%smem: shared<131072 x 1> = allocate_shared(label="smem", offset=0)\n'
 LOAD = """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.test_float_functions import ERF, EXACT, SPECIAL, run, samples
-from wsdsl.codegen.relaxed_functions import RELAXED, relaxed
+from wsdsl.codegen.arithmetic.approximate_functions import RELAXED, relaxed
 from wsdsl.lowering.instruction_counts import RELAXED as COUNTS
 from wsdsl.lowering.passes.relax_functions import RELAXED as NAMES
 

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from tests.simulator.kernels import rejected, sample_text
+from wsdsl.ir.hardware.wgmma_shapes import columns_fault
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
 from wsdsl.ir.types import DTYPES
-from wsdsl.ir.wgmma import columns_fault
+from wsdsl.ir.verify.verifier import verify
 
 B_LOAD = "tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, offset=16384, state=%f1, "
 NO_CLUSTER = "has no cluster"

@@ -5,7 +5,7 @@ import pytest
 from tests.codegen.support import assembled, needs_ptxas
 from tests.simulator.kernels import sample
 from tests.simulator.test_samples import NAMES
-from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.prover.ptx.check_ptx import check_skeleton
 
 
 @pytest.mark.sampled

@@ -11,10 +11,10 @@ from tests.codegen.ptx_interpreter import Memory, Program
 from tests.codegen.run_warp import run_warp
 from tests.codegen.support import kernel_of, ptx_of
 from tests.codegen.test_register_operands import image
-from wsdsl.codegen.literals import literal
+from wsdsl.codegen.arithmetic.literals import literal
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import convert, numpy_dtype, round_float
-from wsdsl.simulator.arrays import bytes_of, elements_of
+from wsdsl.simulator.reference.arithmetic import convert, numpy_dtype, round_float
+from wsdsl.simulator.reference.bound_arrays import bytes_of, elements_of
 
 ROWS, COLUMNS = 16, 64
 BODY = """

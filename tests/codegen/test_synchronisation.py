@@ -9,14 +9,14 @@ import re
 import pytest
 
 from tests.codegen.support import assembled, kernel_of, needs_ptxas, ptx_of
-from wsdsl.codegen.module import emit_llvm
-from wsdsl.codegen.signature import Signature, signature
+from wsdsl.codegen.launch_signature import Signature, signature
+from wsdsl.codegen.llvm_module import emit_llvm
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
-from wsdsl.prover.skeleton import check_skeleton
-from wsdsl.runtime.launch import num_ctas
+from wsdsl.ir.verify.verifier import verify
+from wsdsl.prover.ptx.check_ptx import check_skeleton
+from wsdsl.runtime.launcher import num_ctas
 
 BARRIERS = """
 %bars: mbarrier<2> = allocate_barriers(label="bars", arrivals={arrivals}, offset=0)

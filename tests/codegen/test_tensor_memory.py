@@ -12,12 +12,12 @@ from tests.scaled_kernels import SCALED
 from tests.tensor_memory import lowered, scheduled
 from wsdsl.codegen.ptxas import assemble_checked, disassemble
 from wsdsl.diagnostics import VerifyError
+from wsdsl.ir.hardware.tcgen05_instructions import instructions
+from wsdsl.ir.hardware.tcgen05_shapes import allocated, instruction_descriptor
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tcgen05 import allocated, instruction_descriptor
-from wsdsl.ir.tensor_instructions import instructions
-from wsdsl.ir.tensor_ops import TensorProduct
+from wsdsl.ir.ops.tcgen05 import TensorProduct
 from wsdsl.ir.types import DTYPES
-from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.prover.ptx.check_ptx import check_skeleton
 from wsdsl.schedule import Arch
 
 

@@ -9,9 +9,9 @@ import pytest
 from tests.codegen.ptx_interpreter import Memory
 from tests.codegen.run_warp import run_warps
 from tests.codegen.support import kernel_of
-from wsdsl.ir.swizzle import BANKS, WORD
+from wsdsl.ir.hardware.swizzle import BANKS, WORD
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 SETUP = """
 %zero: i32 = constant(value=0)

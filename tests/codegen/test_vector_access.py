@@ -6,7 +6,7 @@ import pytest
 from tests.codegen.run_warp import run_warp
 from tests.codegen.support import kernel_of
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 BODY = """
 %zero: i32 = constant(value=0)

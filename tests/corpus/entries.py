@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Literal
 
 from wsdsl import Schedule, parse
-from wsdsl.runtime.alignment import contiguous
+from wsdsl.runtime.arrays.alignment import contiguous
 
 Threads = Literal["none", "all"] | tuple[str, ...]
 

@@ -10,7 +10,7 @@ from tests.corpus.entries import Entry
 from tests.corpus.texts import TEXTS
 from tests.in_place_kernels import BODIES, in_place
 from tests.kernels import CASES
-from wsdsl.cli.target import import_file
+from wsdsl.cli.source_argument import import_file
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 LARGE = {"M": 4096, "N": 4096, "K": 4096, "L": 1024}

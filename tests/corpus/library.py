@@ -14,8 +14,8 @@ from tests.quantized.test_product import FORMATS, normal
 from wsdsl import Kernel, kernels
 from wsdsl.ir.types import Tensor
 from wsdsl.kernels import quantized
+from wsdsl.kernels.lossless.lossless_matmul import sizes_of, source_of
 from wsdsl.kernels.lossless.palette import KINDS
-from wsdsl.kernels.lossless.product import sizes_of, source_of
 
 NUM_ROWS = (1, 16, 200, 4096)
 EPILOGUE = ({"dtype": "i4", "group": 128}, {"dtype": "nvfp4"}, {"dtype": "i8"})

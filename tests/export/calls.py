@@ -9,9 +9,9 @@ from tests.runtime.fake_driver import MAIN, FakeDriver
 from wsdsl import Schedule
 from wsdsl.ir.types import Tensor
 from wsdsl.runtime import device
+from wsdsl.runtime.arrays.packed import packed_strides
+from wsdsl.runtime.arrays.views import ArrayView, contiguous_strides
 from wsdsl.runtime.device import Device
-from wsdsl.runtime.packed import packed_strides
-from wsdsl.runtime.views import ArrayView, contiguous_strides
 
 
 class Case(NamedTuple):

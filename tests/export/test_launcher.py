@@ -17,9 +17,9 @@ from tests.export.calls import Case, call_lines, install_gpu
 from tests.export.cases import CASES
 from wsdsl.export.manifest import read
 from wsdsl.export.tables import TYPES, launcher
-from wsdsl.runtime import launch
-from wsdsl.runtime.tensor_map import TiledMap
-from wsdsl.runtime.views import ArrayView
+from wsdsl.runtime import launcher as call_launcher
+from wsdsl.runtime.arrays.views import ArrayView
+from wsdsl.runtime.tensor_map_encoding import TiledMap
 
 PROGRAM = Path(__file__).with_name("program.c")
 SWIZZLES = ("NONE", "32B", "64B", "128B")
@@ -59,7 +59,7 @@ def planned(program: Path, case: Case, call: Any) -> list[str]:
 )
 def test_launcher_packs_as_python(name, compiler, folders, tmp_path, monkeypatch) -> None:
     install_gpu(monkeypatch.setattr)
-    monkeypatch.setattr(launch, "encode", encode)
+    monkeypatch.setattr(call_launcher, "encode", encode)
     case, kernel = CASES[name], wsdsl.load_exported(folders[name])
     program = build(folders[name], kernel.name, tmp_path, compiler)
     for call in case.calls:

@@ -15,8 +15,8 @@ import wsdsl
 from tests.export.calls import install_gpu, prepared_call
 from tests.export.cases import CASES
 from wsdsl.ir.types import DTYPES
-from wsdsl.runtime.dlpack import _Tensor, types_of
-from wsdsl.runtime.views import ArrayView
+from wsdsl.runtime.arrays.dlpack import _Tensor, types_of
+from wsdsl.runtime.arrays.views import ArrayView
 
 HERE, SHARED = Path(__file__).parent, ("-shared", "-fPIC", "-O1")
 STREAM, OBJECT_BYTES = 0x77, 24

@@ -28,7 +28,7 @@ TIMED = """
 import sys, time
 import wsdsl
 assert not {"numpy", "lark", "llvmlite", "cuda", "torch"} & {*sys.modules}, "imported with wsdsl"
-import wsdsl.frontend
+import wsdsl.frontend.from_source
 text = '''
 @kernel
 def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
@@ -40,7 +40,7 @@ def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
 '''
 for _ in range(2):
     start = time.process_time()
-    wsdsl.frontend.from_text(text)
+    wsdsl.frontend.from_source.from_text(text)
     print(time.process_time() - start)
 """
 

@@ -9,9 +9,9 @@ import pytest
 import wsdsl
 from tests.corpus.texts import TEXTS as CORPUS
 from wsdsl import bf16, dims, f32, function, index, kernel, tiles, where, zeros
-from wsdsl.ir.spec import verify
-from wsdsl.ir.tile_ops import Constant, Contract, ForTiles
-from wsdsl.ir.walk import walk
+from wsdsl.ir.ops.tile import Constant, Contract, ForTiles
+from wsdsl.ir.rewriter import walk
+from wsdsl.ir.verify.verifier import verify
 
 M, N, K = dims("M N K")
 WIDTH = 0.5

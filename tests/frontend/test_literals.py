@@ -8,9 +8,9 @@ import pytest
 
 import wsdsl
 from wsdsl.diagnostics import TypeCheckError
-from wsdsl.frontend.dtypes import is_rounded, loses_digits, nearest
+from wsdsl.frontend.element_types import is_rounded, loses_digits, nearest
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 WIDE = ("f32", "bf16", "f16")
 SMALL = ("f8e4m3", "f8e5m2", "f6e2m3", "f6e3m2", "f4e2m1")

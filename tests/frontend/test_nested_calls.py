@@ -5,7 +5,7 @@ import pytest
 
 from wsdsl import parse
 from wsdsl.diagnostics import TypeCheckError
-from wsdsl.ir.walk import walk
+from wsdsl.ir.rewriter import walk
 
 KERNEL = """
 @kernel

@@ -12,9 +12,9 @@ import pytest
 import wsdsl
 from wsdsl import dims, exp, f32, function, kernel, tiles, zeros
 from wsdsl.ir.op import Op
-from wsdsl.ir.tile_ops import Constant, Contract, Load, Reduce, Store
+from wsdsl.ir.ops.tile import Constant, Contract, Load, Reduce, Store
+from wsdsl.ir.rewriter import walk
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import walk
 
 M, N, K = dims("M N K")
 ROWS = M

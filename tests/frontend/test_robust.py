@@ -11,7 +11,7 @@ from tests.frontend.test_language import TEXTS as LANGUAGE
 from tests.frontend.test_mistakes import MISTAKES
 from tests.kernels import CASES
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
+from wsdsl.ir.verify.verifier import verify
 
 EVERYTHING = """
 @function

@@ -7,7 +7,7 @@ import pytest
 import wsdsl
 from wsdsl import CompileError, Kernel, LaunchError, Schedule, ScheduleError, TypeCheckError
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 HEAD = """
 @kernel

@@ -9,12 +9,12 @@ import numpy as np
 
 import wsdsl
 from wsdsl import Schedule
-from wsdsl.frontend.tile_sizes import doubts
-from wsdsl.ir.tile_ops import Contract, ForTiles
+from wsdsl.frontend.settled_tile_sizes import doubts
+from wsdsl.ir.ops.tile import Contract, ForTiles
+from wsdsl.ir.rewriter import walk
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.passes.drop_unused import drop_unused
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 SIZES: dict[str, tuple[int, ...]] = {
     "M": (1, 3, 17, 64, 70, 130), "N": (1, 2, 8, 24, 40, 72), "K": (1, 5, 16, 40, 64, 70),

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.rewriter import used_inside
 from wsdsl.ir.types import DTYPES
-from wsdsl.ir.walk import used_inside
-from wsdsl.simulator import arithmetic, reference
-from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.arrays import bind_arguments, unpack_nibbles
+from wsdsl.simulator.reference import arithmetic, numpy_evaluation
+from wsdsl.simulator.reference.arithmetic import Array
+from wsdsl.simulator.reference.bound_arrays import bind_arguments, unpack_nibbles
 
 SLACK = 16.0
 PAIRS = 2
@@ -38,7 +38,7 @@ INEXACT = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", 
 """Functions that a kernel may compute in another way."""
 
 
-class _Moved(reference._Evaluator):
+class _Moved(numpy_evaluation._Evaluator):
     """The reference with sums moved by what another order of summation could do to them."""
 
     def __init__(
@@ -68,7 +68,7 @@ class _Moved(reference._Evaluator):
                 x = arithmetic.widen(self.values[op.x.name]).astype(np.float64)
                 axis = op.x.as_tile.axes.index(op.axis)
                 total = np.abs(x).sum(axis=axis)
-                name = reference.dtype_of(op.x).name
+                name = numpy_evaluation.dtype_of(op.x).name
                 return self.moved(held, total, _exact(x, total, axis), ULPS[name])
             case t.Map(fn="add" | "sub" | "mul" | "fma") if op.result in self.carried:
                 if held.dtype != np.float32:
@@ -190,7 +190,7 @@ def evaluated(
     """What the arrays hold afterwards, by tiles of that size."""
     copy = copied(arrays)
     with np.errstate(all="ignore"):
-        reference.evaluate(kernel, copy, tile)
+        numpy_evaluation.evaluate(kernel, copy, tile)
     return copy
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from wsdsl import Schedule, parse
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 Form = Callable[[Random], tuple[str, dict[str, int], Schedule]]
 HEAD = "@kernel\ndef made({}):\n"

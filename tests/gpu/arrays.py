@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wsdsl.runtime.views import FRAMEWORK_NAMES
+from wsdsl.runtime.arrays.views import FRAMEWORK_NAMES
 
 GUARD = 4096
 BITS = {1: "int8", 2: "int16", 4: "int32"}

@@ -10,7 +10,7 @@ import pytest
 import wsdsl
 from tests.matmul_cases import Maker, Options, check, every_pair
 from wsdsl.kernels import matmul
-from wsdsl.runtime.views import FRAMEWORK_NAMES
+from wsdsl.runtime.arrays.views import FRAMEWORK_NAMES
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu

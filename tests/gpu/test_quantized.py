@@ -53,7 +53,7 @@ def test_exact_operands(form: str) -> None:
 
 
 def test_what_the_driver_assembles() -> None:
-    """Its machine code is looked at on the way (`runtime/module.py`)."""
+    """Its machine code is looked at on the way (`runtime/loaded_module.py`)."""
     weights, x = (
         quantized.quantize(normal(256, 512, seed=4), "i4", 64),
         normal(16, 512, seed=5, dtype="bfloat16"),

@@ -221,8 +221,8 @@ def test_a_map_that_is_moved_is_as_one_that_is_encoded() -> None:
     import ctypes
 
     from wsdsl.artifact.signature import MapArgument
-    from wsdsl.runtime.interop import describe
-    from wsdsl.runtime.tensor_map import encode, replace_address, tiled_map
+    from wsdsl.runtime.arrays.interop import describe
+    from wsdsl.runtime.tensor_map_encoding import encode, replace_address, tiled_map
 
     here, there = (torch.zeros(4, 200, 136, device="cuda").bfloat16() for _ in range(2))
     argument = MapArgument("A", (1, 128, 64), "128B")

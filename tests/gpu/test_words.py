@@ -8,7 +8,7 @@ import pytest
 from tests.gpu.arrays import to_device, to_host
 from tests.word_kernels import WORD_KERNELS
 from wsdsl import Schedule, parse
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu

@@ -2,8 +2,8 @@
 
 import pytest
 
-from wsdsl.ir import alignment_rules, spec
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.verify import alignment, verifier
 
 COPY = """
 kernel sample @ scheduled (%X: tensor<bf16[M, N]>, %i: i32) {
@@ -26,7 +26,7 @@ kernel sample @ scheduled (%X: tensor<bf16[M, N]>, %i: i32) {
 
 
 def faults(text: str) -> list[str]:
-    rules = spec.rules_of(alignment_rules)
+    rules = verifier.rules_of(alignment)
     return [fault for rule in rules for _, fault in rule(parse_kernel(text))]
 
 

@@ -13,17 +13,17 @@ import pytest
 from tests.simulator.kernels import sample
 from tests.simulator.mutants import exchange
 from tests.simulator.test_samples import NAMES
-from wsdsl.codegen.emit import emit_ptx
-from wsdsl.codegen.module import emit_llvm
+from wsdsl.codegen.llvm_module import emit_llvm
+from wsdsl.codegen.ptx_emission import emit_ptx
 from wsdsl.diagnostics import ProofError, VerifyError
-from wsdsl.ir.attribute_rules import typed_attributes
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.parser import OPS
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.spec import verify
-from wsdsl.ir.threads import THREADS, misplaced, threads_of
-from wsdsl.ir.walk import walk
+from wsdsl.ir.rewriter import walk
+from wsdsl.ir.verify.attribute_ranges import typed_attributes
+from wsdsl.ir.verify.threads import THREADS, misplaced, threads_of
+from wsdsl.ir.verify.verifier import verify
 from wsdsl.prover.prove import prove
 
 SCHEDULED = {cls for cls in OPS.values() if "scheduled" in cls.levels}
@@ -101,7 +101,7 @@ def test_what_is_in_range_is_refused_or_emitted_as_it_says() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_ops_of_a_warp_or_more_are_refused_in_an_elect(name: str) -> None:
-    from wsdsl.ir.barrier_ops import Elect
+    from wsdsl.ir.ops.mbarrier import Elect
 
     kernel, missed = sample(name), list[str]()
     for at, op in enumerate(walk(kernel.body)):

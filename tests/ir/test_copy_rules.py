@@ -7,7 +7,7 @@ from tests.kernels import CASES
 from tests.simulator.kernels import rejected
 from wsdsl import Schedule
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
+from wsdsl.ir.verify.verifier import verify
 
 
 @pytest.fixture(scope="module")

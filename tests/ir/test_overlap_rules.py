@@ -9,7 +9,7 @@ from tests.case_table import matmul_text
 from tests.simulator.kernels import rejected
 from wsdsl import Schedule
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
+from wsdsl.ir.verify.verifier import verify
 from wsdsl.lowering.pipeline import lower
 
 SOURCE = matmul_text(

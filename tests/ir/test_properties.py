@@ -16,7 +16,7 @@ from wsdsl.ir.op import LEVELS, Kernel, Op, Value
 from wsdsl.ir.op_fields import fields_of, op_name
 from wsdsl.ir.parser import OPS, parse_kernel
 from wsdsl.ir.printer import print_op
-from wsdsl.ir.walk import definitions, uses
+from wsdsl.ir.rewriter import definitions, uses
 from wsdsl.schedule import Schedule
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z_0-9]{0,8}", fullmatch=True)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulator.kernels import rejected, sample_text
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
+from wsdsl.ir.verify.verifier import verify
 
 GEMM = sample_text("gemm")
 GEMM = GEMM.replace("scheduled (", "scheduled (%U: tensor<u8[M, N]>, ", 1)

@@ -6,9 +6,9 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import ScheduleError, VerifyError, parse
+from wsdsl.ir.hardware.target import B200, H100_PCIE, H200, TARGETS, Target, target_of
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.target import B200, H100_PCIE, H200, TARGETS, Target, target_of
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work

@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulator.kernels import rejected, sample_text
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
+from wsdsl.ir.verify.verifier import verify
 
 TEXT = sample_text("stream_k")
 PARTIALS = "%partials: tensor<f32[partials_lines, 128]> = allocate_global(each=128, fragments=True)"

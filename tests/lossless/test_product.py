@@ -11,7 +11,7 @@ import pytest
 from tests.case_data import rejects
 from wsdsl import LaunchError, Schedule
 from wsdsl.kernels import lossless
-from wsdsl.kernels.lossless.product import arranged, kernel_of, sizes_of, source_of
+from wsdsl.kernels.lossless.lossless_matmul import arranged, kernel_of, sizes_of, source_of
 
 BF16 = ml_dtypes.bfloat16
 PALETTES: tuple[Any, ...] = ("bytes", "exponents")

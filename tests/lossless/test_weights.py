@@ -9,8 +9,8 @@ import pytest
 from tests.case_data import rejects
 from wsdsl import LaunchError
 from wsdsl.kernels import lossless
+from wsdsl.kernels.lossless.lossless_weights import MOST_ROWS
 from wsdsl.kernels.lossless.palette import ROW, entries_of
-from wsdsl.kernels.lossless.weights import MOST_ROWS
 
 BF16 = ml_dtypes.bfloat16
 PALETTES = ("auto", "bytes", "exponents")
@@ -76,7 +76,7 @@ def test_a_pair_has_the_bytes_of_each_thread_side_by_side() -> None:
 
 def test_contractions_that_are_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_ROWS * ROW == 134_217_664
-    monkeypatch.setattr("wsdsl.kernels.lossless.weights.MOST_ROWS", 2)
+    monkeypatch.setattr("wsdsl.kernels.lossless.lossless_weights.MOST_ROWS", 2)
     with pytest.raises(LaunchError, match=r"expected K <= 128\n.*pack each part"):
         lossless.pack(np.ones((1, 2 * ROW + 1), BF16))
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from tests.case_data import DTYPES
 from wsdsl import CompileError, Schedule, ScheduleError, parse
-from wsdsl.compiler import Kernel
 from wsdsl.diagnostics import WsdslError
+from wsdsl.dispatch.kernel import Kernel
 
 INDICES = (
     "0", "1", "2", "s", "s + 1", "E - 1", "E // 2", "rows[0]", "rows[s]", "rows[rows[1]]",

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from wsdsl import Kernel, parse
-from wsdsl.compiled import Compiled
+from wsdsl.dispatch.compiled import Compiled
 
 TEXT = """
 @kernel

@@ -10,13 +10,13 @@ from tests.case_data import check, expected, inputs, right_and_proved, simulated
 from tests.scaled_kernels import ATOMS, SCALED
 from tests.tensor_memory import columns_of, lowered
 from wsdsl import Kernel, Schedule, ScheduleError
-from wsdsl.ir import tensor_ops as t
+from wsdsl.dispatch.packed_kernel import pack_scales
+from wsdsl.ir.ops import tcgen05 as t
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.packing import pack_scales
-from wsdsl.report.explain import scale_moves
+from wsdsl.report.tensor_moves import scale_moves
 from wsdsl.schedule import Arch, ScalePath
-from wsdsl.simulator import block_scales, tensor_memory
-from wsdsl.simulator.tensor_memory import TensorMemory
+from wsdsl.simulator.state import tmem_cells, tmem_scale_factors
+from wsdsl.simulator.state.tmem_cells import TensorMemory
 
 BLACKWELL = Schedule(arch="sm_100a")
 
@@ -100,7 +100,7 @@ def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -
             super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr(tensor_memory, "TensorMemory", Kept)
+    monkeypatch.setattr(tmem_cells, "TensorMemory", Kept)
     case, tile = SCALED["mx"], dict(m=128, n=136, k=256)
     arrays = inputs(case, M=128, N=136, K=432, KB=14)
     kernel = lowered(case, tile=tile)
@@ -138,7 +138,7 @@ def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -
 def test_copies_and_stores_bring_the_same_bytes(
     name: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case, found, read = SCALED[name], list[list[bytes]](), block_scales.words_read
+    case, found, read = SCALED[name], list[list[bytes]](), tmem_scale_factors.words_read
     block = 16 if name in ("mxf4_16", "nvf4") else 32
     arrays = inputs(case, **sizes, KB=-(-sizes["K"] // block))
     scales = {name: arrays[name] for name in ("a_scale", "b_scale")}
@@ -156,7 +156,7 @@ def test_copies_and_stores_bring_the_same_bytes(
             made.append(words.tobytes())
             return words
 
-        monkeypatch.setattr(block_scales, "words_read", kept)
+        monkeypatch.setattr(tmem_scale_factors, "words_read", kept)
         asked = Schedule(arch="sm_100a", mma_m="m", tile=dict(m=128, n=128), sf_load=path)
         kernel.simulate(arrays["A"], arrays["B"], *own, arrays["C"], schedule=asked)
         check(case, arrays, expected(case, arrays))

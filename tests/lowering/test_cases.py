@@ -4,7 +4,7 @@ import pytest
 
 import wsdsl
 from tests.kernels import CASES
-from wsdsl.compiled import Compiled
+from wsdsl.dispatch.compiled import Compiled
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.pipeline import PASSES, lower

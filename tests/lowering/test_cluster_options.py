@@ -7,8 +7,8 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
+from wsdsl.ir.hardware.target import H200, TARGETS
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import H200, TARGETS
 from wsdsl.lowering.choice.cluster_options import cluster_options, fits_sharing, sharing_options
 from wsdsl.lowering.choice.ranked import ranked
 from wsdsl.lowering.footprint import axis_sizes

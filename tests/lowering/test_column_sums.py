@@ -12,15 +12,15 @@ from tests.case_data import DTYPES
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError, ScheduleError, WsdslError
-from wsdsl.ir.barrier_ops import ArriveFlag, ForRange, NamedBarrierSync, WaitFlag
-from wsdsl.ir.memory_ops import LoadGlobal, ReducePartials, StoreGlobal, StorePartials
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.tile_ops import Map
+from wsdsl.ir.ops.mbarrier import ArriveFlag, ForRange, NamedBarrierSync, WaitFlag
+from wsdsl.ir.ops.smem import LoadGlobal, ReducePartials, StoreGlobal, StorePartials
+from wsdsl.ir.ops.tile import Map
+from wsdsl.ir.rewriter import retype
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import retype
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 TEXTS = {
     "weights": """

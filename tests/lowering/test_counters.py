@@ -12,13 +12,13 @@ from tests.lowering.test_column_sums import changed
 from wsdsl import Schedule, parse
 from wsdsl.cli.options import schedule_from
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
-from wsdsl.ir.barrier_ops import NamedBarrierSync
-from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.spec import verify
+from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
+from wsdsl.ir.ops.mbarrier import NamedBarrierSync
+from wsdsl.ir.verify.verifier import verify
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 KERNELS = parse("""
 @kernel

@@ -15,12 +15,12 @@ from tests.prover.test_mutants import missed_in_case
 from tests.test_mutations import without
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import CompileError, ProofError, ScheduleError
-from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy
-from wsdsl.ir.fragment_ops import Wgmma
-from wsdsl.ir.memory_ops import LoadPanels
 from wsdsl.ir.op import Kernel, Region
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.ops.fragment import Wgmma
+from wsdsl.ir.ops.mbarrier import ArriveBarrier, FenceAsyncProxy
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import LoadPanels
+from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.prover.prove import prove
 
 

@@ -14,10 +14,10 @@ from tests.decoded_kernels import DECODED
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import WsdslError
-from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.fragment_ops import ConvertLayout, Wgmma, WgmmaWait
 from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.walk import with_regions
+from wsdsl.ir.ops.fragment import ConvertLayout, Wgmma, WgmmaWait
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.rewriter import with_regions
 from wsdsl.prover.prove import prove
 
 ONE = [name for name in DECODED if name not in ("both", "eight_bits", "normalised")]

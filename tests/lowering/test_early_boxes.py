@@ -7,13 +7,13 @@ import pytest
 
 from tests.kernels import CASES, simulated
 from wsdsl import Schedule
-from wsdsl.ir.memory_ops import TmaLoad
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.prefetch_ops import PrefetchBox
-from wsdsl.ir.walk import walk
+from wsdsl.ir.ops.prefetch import PrefetchBox
+from wsdsl.ir.ops.smem import TmaLoad
+from wsdsl.ir.rewriter import walk
 from wsdsl.lowering.pipeline import lower
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.execute import SEEN
+from wsdsl.simulator.warpgroup_steps import SEEN
 
 SMALL = Schedule(tile=dict(m=64, n=32), consumers=1, stages=3)
 SIZES = dict(M=130, N=72, K=512)

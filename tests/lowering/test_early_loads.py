@@ -8,11 +8,11 @@ import wsdsl
 from tests.corpus.texts import TEXTS
 from tests.kernels import CASES, simulated
 from wsdsl import Schedule, ScheduleError
-from wsdsl.ir.barrier_ops import WaitPredecessor
-from wsdsl.ir.memory_ops import MakeTensorMap, ThreadLoad, TmaLoad
 from wsdsl.ir.op import Kernel, Region
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.walk import walk
+from wsdsl.ir.ops.mbarrier import WaitPredecessor
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import MakeTensorMap, ThreadLoad, TmaLoad
+from wsdsl.ir.rewriter import walk
 from wsdsl.prover.prove import prove
 
 SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2, pdl_independent=("B",))

@@ -9,9 +9,9 @@ from tests.simulator.kernels import rejected
 from tests.test_mutations import without
 from wsdsl import Schedule, ScheduleError
 from wsdsl.diagnostics import VerifyError
-from wsdsl.ir.barrier_ops import WaitPredecessor
+from wsdsl.ir.ops.mbarrier import WaitPredecessor
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
+from wsdsl.ir.verify.verifier import verify
 
 
 def test_each_wait_is_needed() -> None:

@@ -9,10 +9,10 @@ import wsdsl
 from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.overlap_rules import why_apart
-from wsdsl.ir.tile_ops import ForTiles
+from wsdsl.ir.ops.tile import ForTiles
+from wsdsl.ir.verify.overlapping_tiles import why_apart
 from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles, reach_over
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
 
 SMALL = Schedule(tile=dict(m=64, n=48), consumers=1, scheduler="persistent")
 COOPERATIVE = Schedule(tile=dict(m=128, n=80), consumers=2, mode="cooperative", scheduler="grid")

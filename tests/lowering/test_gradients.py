@@ -10,9 +10,9 @@ import pytest
 from tests.case_data import right_and_proved
 from tests.case_table import Case
 from wsdsl import Schedule
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.slot_ops import ProducerAcquire
-from wsdsl.ir.walk import walk
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.stage import ProducerAcquire
+from wsdsl.ir.rewriter import walk
 
 TEXT = """
 @kernel

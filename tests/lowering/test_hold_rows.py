@@ -12,13 +12,13 @@ from tests.lowering.row_kernels import KERNELS, check
 from tests.lowering.test_column_sums import changed
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
-from wsdsl.ir.barrier_ops import NamedBarrierSync, SyncCluster, WaitBarrier
-from wsdsl.ir.memory_ops import LoadGlobal, ReducePartials, StorePartials
 from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.ops.mbarrier import NamedBarrierSync, SyncCluster, WaitBarrier
+from wsdsl.ir.ops.smem import LoadGlobal, ReducePartials, StorePartials
 from wsdsl.ir.types import Tensor
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 SHAPES = {
     "rmsnorm": [(70, 64), (5, 1000), (3, 4096), (2, 20000), (1, 140000)],

@@ -6,8 +6,8 @@ import pytest
 from tests.in_place_kernels import BODIES, agree, arrays, in_place
 from wsdsl import CompileError, Schedule, parse
 from wsdsl.diagnostics import WsdslError
-from wsdsl.prover.global_order import check_global_order
-from wsdsl.simulator.machine import simulate
+from wsdsl.prover.memory.gmem_order import check_global_order
+from wsdsl.simulator.simulation import simulate
 
 SIZES = dict(M=72, N=40, K=40, E=3, G=3)
 ONE = Schedule(consumers=1, scheduler="grid")

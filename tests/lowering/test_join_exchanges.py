@@ -8,10 +8,10 @@ import pytest
 
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError
-from wsdsl.ir.barrier_ops import ArriveExpectTx, WaitBarrier
-from wsdsl.ir.memory_ops import ReducePartials, StorePartials
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.walk import rewrite
+from wsdsl.ir.ops.mbarrier import ArriveExpectTx, WaitBarrier
+from wsdsl.ir.ops.smem import ReducePartials, StorePartials
+from wsdsl.ir.rewriter import rewrite
 from wsdsl.prover.prove import prove
 
 HEAD = "(X: f32[M, N], Y: f32[M, N], s: f32):\n    for m, n in tiles(M, N):\n        x = X[m, n]\n"

@@ -14,8 +14,8 @@ from tests.simulator.kernels import rejected
 from tests.word_kernels import WORD_KERNELS
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, TmaStore
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal, TmaStore
 from wsdsl.ir.types import ACCUMULATOR, Fragment, Lanes
 
 MOVED = """

@@ -12,24 +12,24 @@ from tests.case_table import matmul_text
 from tests.kernels import CASES, inputs, simulated
 from tests.prover.test_mutants import missed_in_case
 from wsdsl import Schedule
-from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.artifact.serialization import Entry, from_bytes, to_bytes
 from wsdsl.artifact.signature import MapArgument
-from wsdsl.codegen.signature import signature
-from wsdsl.compiled import Compiled
+from wsdsl.codegen.launch_signature import signature
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
-from wsdsl.ir.barrier_ops import ArriveExpectTx, LaunchGrid
-from wsdsl.ir.fragment_ops import Wgmma
-from wsdsl.ir.memory_ops import MakeTensorMap, TmaStore
-from wsdsl.ir.narrowing import each_width, narrowed
+from wsdsl.dispatch.compiled import Compiled
+from wsdsl.ir.analysis.launch_narrowing import each_width, narrowed
+from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.ops.fragment import Wgmma
+from wsdsl.ir.ops.mbarrier import ArriveExpectTx, LaunchGrid
+from wsdsl.ir.ops.smem import MakeTensorMap, TmaStore
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.tile_width import narrowings
-from wsdsl.ir.walk import rewrite
+from wsdsl.ir.rewriter import rewrite
 from wsdsl.lowering.stand_ins import predicted_cycles
 from wsdsl.prover.prove import prove
-from wsdsl.prover.skeleton import check_skeleton
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.prover.ptx.check_ptx import check_skeleton
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 GEMM = CASES["gemm"].kernel
 ONE = Schedule(tile=dict(m=64, n=64, k=64), consumers=1, mma_m="n", tile_n_variants=8)

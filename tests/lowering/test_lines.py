@@ -4,7 +4,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.ir.target import H200
+from wsdsl.ir.hardware.target import H200
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.terms import crossing
 from wsdsl.lowering.model.workload import Work

@@ -12,10 +12,10 @@ from wsdsl import Schedule, parse
 from wsdsl.artifact.signature import StrideArgument
 from wsdsl.diagnostics import LaunchError, VerifyError
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
 from wsdsl.ir.types import DTYPES
-from wsdsl.runtime.packing import argument_bytes
-from wsdsl.runtime.views import ArrayView
+from wsdsl.ir.verify.verifier import verify
+from wsdsl.runtime.arrays.views import ArrayView
+from wsdsl.runtime.packed_arguments import argument_bytes
 
 TEXT = """
 @kernel

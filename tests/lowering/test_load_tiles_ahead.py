@@ -12,10 +12,10 @@ import pytest
 from tests.lowering.row_kernels import KERNELS, check
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError
-from wsdsl.ir.barrier_ops import Advance, ForRange, SyncWarp
-from wsdsl.ir.memory_ops import StorePartials
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.walk import rewrite
+from wsdsl.ir.ops.mbarrier import Advance, ForRange, SyncWarp
+from wsdsl.ir.ops.smem import StorePartials
+from wsdsl.ir.rewriter import rewrite
 from wsdsl.prover.prove import prove
 
 TEXT = """

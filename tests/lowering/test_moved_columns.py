@@ -6,7 +6,7 @@ import pytest
 
 from tests.case_data import DTYPES
 from wsdsl import parse
-from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
+from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal
 
 MOVED = """
 @kernel

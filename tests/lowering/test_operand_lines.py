@@ -4,7 +4,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.ir.target import H200
+from wsdsl.ir.hardware.target import H200
 from wsdsl.ir.types import BF16, F16, F32
 from wsdsl.lowering.footprint import smem_bytes
 from wsdsl.lowering.model.workload import Work

@@ -11,13 +11,13 @@ from tests.kernels import CASES
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir.tile_ops import If
-from wsdsl.ir.walk import walk
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops.tile import If
+from wsdsl.ir.rewriter import walk
 from wsdsl.prover.prove import prove
-from wsdsl.prover.skeleton import check_skeleton
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.prover.ptx.check_ptx import check_skeleton
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 CASE = CASES["attention"]
 SIZES = dict(H=2, M=392, N=200, D=64)

@@ -5,7 +5,7 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import config
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.pipeline_ops import CircularBuffer
+from wsdsl.ir.ops.pipeline import CircularBuffer
 from wsdsl.lowering import pipeline
 from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Schedule

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import bandwidth_predictions as bandwidth
 from benchmarks.predictions import read
 from wsdsl import Schedule
-from wsdsl.ir.target import TARGETS
+from wsdsl.ir.hardware.target import TARGETS
 from wsdsl.lowering.model.plain import INSTRUCTIONS, LATENCY, MEMORY, PlainCost
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.kernels import CASES, simulated
 from wsdsl import Schedule
-from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.prefetch_ops import PrefetchTile
+from wsdsl.ir.ops.prefetch import PrefetchTile
+from wsdsl.ir.ops.smem import ThreadLoad
 from wsdsl.lowering.passes import prefetch_copies
 from wsdsl.lowering.pipeline import lower
-from wsdsl.simulator.execute import SEEN
+from wsdsl.simulator.warpgroup_steps import SEEN
 
 SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
 SIZES = {"M": 130, "N": 33, "K": 203}

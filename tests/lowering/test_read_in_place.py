@@ -8,13 +8,13 @@ import pytest
 
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule, parse
-from wsdsl.compiler import Kernel
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import memory_ops as m
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.ir.op import Op
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.walk import walk
-from wsdsl.prover.explore import Refuted, explore
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.rewriter import walk
+from wsdsl.prover.machine.explore import Refuted, explore
 
 SOURCE = """
 @kernel

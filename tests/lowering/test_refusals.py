@@ -11,7 +11,7 @@ from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
 from wsdsl.deprecation import FIELDS
 from wsdsl.diagnostics import CompileError
-from wsdsl.records.row import parse_schedule
+from wsdsl.records.entry import parse_schedule
 
 
 def test_a_reduction_of_both_axes_is_refused_at_its_line() -> None:

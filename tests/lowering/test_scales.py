@@ -8,7 +8,7 @@ import wsdsl
 from tests.case_table import matmul_text
 from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
-from wsdsl.simulator.arithmetic import NUMPY_DTYPES
+from wsdsl.simulator.reference.arithmetic import NUMPY_DTYPES
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from tests.case_data import expected, inputs
 from tests.case_table import Case
 from tests.tensor_memory import lowered
 from wsdsl import CompileError, Schedule, parse
-from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.fragment_ops import Wgmma
+from wsdsl.ir.ops import tcgen05 as t
+from wsdsl.ir.ops.fragment import Wgmma
 from wsdsl.schedule import Arch
 
 TEXT = """

@@ -8,7 +8,7 @@ import wsdsl
 from tests.corpus.texts import TEXTS
 from wsdsl import Schedule
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
 
 SCATTERED = wsdsl.parse(TEXTS["scattered"][0]).scattered
 SCHEDULES = {

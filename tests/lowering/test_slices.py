@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from wsdsl import CompileError, Schedule, parse
-from wsdsl.compiler import Kernel
+from wsdsl.dispatch.kernel import Kernel
 
 SOURCE = """
 @kernel

@@ -11,16 +11,16 @@ from tests.corpus.texts import SECTIONS
 from tests.kernels import CASES
 from tests.lowering.row_kernels import KERNELS
 from wsdsl import Schedule
-from wsdsl.artifact.kept import forget
-from wsdsl.codegen.gate import SpillError
+from wsdsl.artifact.cache import forget
 from wsdsl.codegen.ptxas import find_ptxas
-from wsdsl.compiled import Compiled
+from wsdsl.codegen.ptxas_diagnostics import SpillError
 from wsdsl.diagnostics import Finding
+from wsdsl.dispatch.compiled import Compiled
+from wsdsl.dispatch.variants import MOST_TRIES
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.register_room import narrower
 from wsdsl.lowering.cooperation import num_cooperating
 from wsdsl.lowering.pipeline import schedule_with_fewer_sums
-from wsdsl.variants import MOST_TRIES
 
 pytestmark = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 HEAVY = matmul_text(

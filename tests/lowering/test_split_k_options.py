@@ -179,7 +179,7 @@ def test_a_simulated_card_has_room_for_all() -> None:
 def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
     """What was chosen is looked up."""
     kernel = parse(f"{HEAD}{SUM}        C[m, n] = acc\n").f
-    monkeypatch.setattr("wsdsl.serving.runs_simulated", lambda: False)
+    monkeypatch.setattr("wsdsl.dispatch.dispatcher.runs_simulated", lambda: False)
     asked: list[int | None] = []
 
     def made(call):

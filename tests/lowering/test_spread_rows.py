@@ -10,11 +10,11 @@ import pytest
 from tests.lowering.row_kernels import check
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import CompileError, ProofError, ScheduleError
-from wsdsl.ir.barrier_ops import ArriveExpectTx
-from wsdsl.ir.memory_ops import ReducePartials, StorePartials
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.swizzle import SMEM_ALIGN
-from wsdsl.ir.walk import rewrite
+from wsdsl.ir.ops.mbarrier import ArriveExpectTx
+from wsdsl.ir.ops.smem import ReducePartials, StorePartials
+from wsdsl.ir.rewriter import rewrite
 from wsdsl.lowering.spread_rows import with_more_ctas
 from wsdsl.prover.prove import prove
 

@@ -14,7 +14,7 @@ from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
 from wsdsl.artifact.shape_bucket import is_round, row_range
 from wsdsl.lowering.stand_ins import predicted_cycles
-from wsdsl.records.row import Asked
+from wsdsl.records.entry import Asked
 
 SOURCE = f"""{CASES["gemm"].text}
 @kernel

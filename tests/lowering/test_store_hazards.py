@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from wsdsl import CompileError, Schedule, compile_ir, parse
-from wsdsl.compiler import Kernel
-from wsdsl.simulator.errors import SimulationError
+from wsdsl.dispatch.kernel import Kernel
+from wsdsl.simulator.simulation_error import SimulationError
 
 SOURCE = """
 @kernel

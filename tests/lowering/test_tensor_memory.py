@@ -15,16 +15,16 @@ from tests.kernels import CASES
 from tests.tensor_memory import columns_of, scheduled
 from wsdsl import Schedule, ScheduleError, parse
 from wsdsl.diagnostics import ProofError
-from wsdsl.ir import tensor_ops as t
-from wsdsl.ir.fragment_ops import Iota
-from wsdsl.ir.memory_ops import MakeTensorMap
 from wsdsl.ir.op import Op
-from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.ops import tcgen05 as t
+from wsdsl.ir.ops.fragment import Iota
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import MakeTensorMap
+from wsdsl.ir.rewriter import rewrite
 from wsdsl.ir.types import DTYPES, Columns
-from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.pipeline import lower, scheduled_tile
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 LOWERED = (
     "mn_major", "two_products", "two_loops", "accumulated_in_nest", "batched", "reduce_narrow",

@@ -9,15 +9,15 @@ from tests.lowering.turned_kernels import turned_kernel
 from tests.test_mutations import without
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, ScheduleError
-from wsdsl.ir.barrier_ops import NamedBarrierSync
-from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.transpose_ops import LoadTransposed, StoreTransposed
+from wsdsl.ir.ops.mbarrier import NamedBarrierSync
+from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal
+from wsdsl.ir.ops.transpose import LoadTransposed, StoreTransposed
 from wsdsl.ir.types import DTYPES
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.arithmetic import numpy_dtype
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 ROOT = np.random.default_rng(0)
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.case_table import matmul_text
 from wsdsl import Schedule, parse
-from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
-from wsdsl.ir.walk import walk
-from wsdsl.prover import access, shared_loads
+from wsdsl.ir.ops.smem import LoadGlobal, LoadPanels, LoadShared
+from wsdsl.ir.rewriter import walk
+from wsdsl.prover.memory import smem, smem_loads
 
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 TEXT = matmul_text(
@@ -124,9 +124,9 @@ def test_a_piece_of_a_vector_is_one_range(monkeypatch: pytest.MonkeyPatch) -> No
     def item_of(*args: Any) -> Any:
         *_, start, end = args[-1]
         asked.append(end - start)
-        return access.item_of(*args)
+        return smem.item_of(*args)
 
-    monkeypatch.setattr(shared_loads, "item_of", item_of)
+    monkeypatch.setattr(smem_loads, "item_of", item_of)
     schedule = Schedule(tile=dict(m=128, n=144, k=64), mode="cooperative", stages=4)
     assert kernel().compile(schedule=schedule).certificate.proved
     pieces = {512, 4 * 64, 4 * 16}  # rows, and chunks of columns

@@ -18,7 +18,7 @@ from pathlib import Path
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
+from wsdsl.ir.verify.verifier import verify
 from wsdsl.lowering.passes.choose_schedule import choose_schedule
 from wsdsl.lowering.passes.make_plan import make_plan
 from wsdsl.lowering.passes.partition_loads import partition_loads

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.prover.explore import Refuted, explore
+from wsdsl.prover.machine.explore import Refuted, explore
 
 PRODUCE = """
 wait_barrier(barriers=%empty, state=%p)

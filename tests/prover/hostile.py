@@ -36,7 +36,7 @@ from tests.tensor_memory import mutants as of_tensor_memory
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.simulation_error import SimulationError
 
 PROVER, SPEC = "refused by the prover", "refused by the spec"
 HARMLESS, OTHER, HARM = "harmless", "another result", "harm"

@@ -21,8 +21,8 @@ from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Tensor
 from wsdsl.lazy import cached_property
-from wsdsl.simulator.machine import simulate
-from wsdsl.simulator.script import Agents
+from wsdsl.simulator.interleaving_script import Agents
+from wsdsl.simulator.simulation import simulate
 
 HEAD = "A: bf16[M, K], B: bf16[N, K], S: i32[E], W: f32[M, E], C: f32[M, N]"
 # The size of E is fixed, as W is taken whole: loops over it have constant bounds.

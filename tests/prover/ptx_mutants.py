@@ -28,7 +28,7 @@ from tests.prover.test_skeleton import (
     unpredicated,
 )
 from wsdsl import Schedule
-from wsdsl.compiled import Compiled
+from wsdsl.dispatch.compiled import Compiled
 
 Mutants = Iterator[tuple[str, list[str]]]
 NUMBER = re.compile(r"(?<=, )\d+(?=;)")

@@ -12,8 +12,8 @@ from random import Random
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import WsdslError
+from wsdsl.dispatch.compiled import Compiled
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.prove import prove
 

@@ -9,10 +9,10 @@ from functools import cache
 
 from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
-from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import VerifyError
+from wsdsl.dispatch.compiled import Compiled
 from wsdsl.ir.op import Kernel
-from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.prover.ptx.check_ptx import check_skeleton
 
 SCHEDULES = {
     "default": None,

@@ -22,11 +22,11 @@ from tests.scaled_kernels import SCALED
 from tests.tensor_memory import lowered
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
-from wsdsl.ir.barrier_ops import ClaimCluster, ForRange
 from wsdsl.ir.op import Op
-from wsdsl.ir.tile_ops import Map
-from wsdsl.ir.walk import rewrite
-from wsdsl.prover.errors import GLOBAL_ORDER
+from wsdsl.ir.ops.mbarrier import ClaimCluster, ForRange
+from wsdsl.ir.ops.tile import Map
+from wsdsl.ir.rewriter import rewrite
+from wsdsl.prover.failure import GLOBAL_ORDER
 from wsdsl.prover.prove import prove
 
 # Who waits, fences or meets once more.

@@ -8,9 +8,9 @@ from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.prover import explore
-from wsdsl.prover.cluster_groups import groups_of
-from wsdsl.prover.flatten import model_of
+from wsdsl.prover.machine import explore
+from wsdsl.prover.machine.flatten import model_of
+from wsdsl.prover.protocols.cluster_groups import groups_of
 from wsdsl.prover.prove import prove
 
 

@@ -12,11 +12,11 @@ from tests.test_mutations import SMALL, scheduled
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.op import Kernel
-from wsdsl.prover.counterexample import Counterexample
-from wsdsl.prover.errors import GLOBAL_ORDER
+from wsdsl.prover.failure import GLOBAL_ORDER
+from wsdsl.prover.machine.counterexample import Counterexample
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 
 def refutation(kernel: Kernel) -> Counterexample | None:

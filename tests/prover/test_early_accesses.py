@@ -7,9 +7,9 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import VerifyError
-from wsdsl.prover.early_accesses import check_early_accesses
+from wsdsl.dispatch.compiled import Compiled
+from wsdsl.prover.memory.early_accesses import check_early_accesses
 
 WAIT = "griddepcontrol.wait;"
 NO_COHERENCE = r"^.*ld\.global\.nc[^;]*;"

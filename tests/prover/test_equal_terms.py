@@ -7,7 +7,7 @@ import pytest
 
 from tests.prover.handshake import PRODUCE, ring, verdict
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.prover.terms import FOLD, apply
+from wsdsl.prover.machine.symbolic_terms import FOLD, apply
 
 
 def two_bounds(more: str, load: str, compute: str) -> str:

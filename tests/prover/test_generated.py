@@ -15,15 +15,15 @@ from tests.prover.test_mutants import missed_in_case
 from tests.simulator.mutants import DELETED, exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import VerifyError
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import fragment_ops as f
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, results_of
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.spec import verify
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.ir.types import State
-from wsdsl.ir.walk import walk, with_regions
-from wsdsl.prover.explore import Refuted, explore
+from wsdsl.ir.verify.verifier import verify
+from wsdsl.prover.machine.explore import Refuted, explore
 
 TILE, LARGE = dict(m=64, n=64), dict(m=128, n=128)
 SCHEDULES = {

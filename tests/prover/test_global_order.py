@@ -16,18 +16,18 @@ from tests.prover.test_split_k_protocol import objection as objection_of
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import fragment_ops as f
-from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.walk import walk
+from wsdsl.ir.rewriter import walk
 from wsdsl.lowering.pipeline import lower
-from wsdsl.prover.errors import GLOBAL_ORDER, Failure
-from wsdsl.prover.global_order import check_global_order
+from wsdsl.prover.failure import GLOBAL_ORDER, Failure
+from wsdsl.prover.memory.gmem_order import check_global_order
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 SIZES = dict(M=72, N=40, K=40, E=3, G=3)
 objection = partial(objection_of, check=check_global_order, kind=GLOBAL_ORDER)

@@ -6,7 +6,7 @@ import pytest
 from tests.prover.handshake import CONSUME, PRODUCE, THREADS_PRODUCE, ring, verdict
 from tests.simulator.kernels import gemm
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.prover.explore import explore
+from wsdsl.prover.machine.explore import explore
 
 WAIT_AHEAD = """
 %c2: state = advance(state=%c, num={stages})

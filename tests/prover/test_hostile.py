@@ -10,8 +10,8 @@ from tests.simulator.hostile_mutants import hostile_mutants
 from wsdsl import Schedule
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.spec import verify
-from wsdsl.prover.explore import Refuted, explore
+from wsdsl.ir.verify.verifier import verify
+from wsdsl.prover.machine.explore import Refuted, explore
 
 SMALL = Schedule(tile=dict(m=64, n=32), stages=2, consumers=1)
 

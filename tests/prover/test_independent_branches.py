@@ -5,7 +5,7 @@ from textwrap import indent
 import pytest
 
 from wsdsl import Schedule, parse
-from wsdsl.prover.explore import explore
+from wsdsl.prover.machine.explore import explore
 from wsdsl.schedule import Arch
 
 BEGIN = """

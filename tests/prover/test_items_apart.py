@@ -7,7 +7,7 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.prover.explore import Refuted, explore
+from wsdsl.prover.machine.explore import Refuted, explore
 
 KERNEL = CASES["gemm"].kernel._compile(Schedule(tile=dict(m=64, n=32), stages=2), {}, ()).scheduled
 TEXT = str(KERNEL)

@@ -5,7 +5,7 @@ import pytest
 from tests.simulator.kernels import sample, sample_text
 from wsdsl import Schedule, parse
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.prover.explore import Refuted, explore
+from wsdsl.prover.machine.explore import Refuted, explore
 from wsdsl.prover.prove import prove
 
 TWO_LOOPS = """

@@ -17,12 +17,12 @@ from tests.simulator.mutants import mutants
 from tests.test_mutations import SMALL, objection, scheduled
 from wsdsl import Schedule
 from wsdsl.diagnostics import VerifyError, WsdslError
-from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.spec import verify
-from wsdsl.ir.walk import walk
-from wsdsl.prover.explore import Refuted, explore
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.rewriter import walk
+from wsdsl.ir.verify.verifier import verify
+from wsdsl.prover.machine.explore import Refuted, explore
 
 SAME_TWICE = (
     "fence_barrier_init", "sync_cta", "wait_barrier", "wgmma_fence", "tma_store_wait", "sync_warp",

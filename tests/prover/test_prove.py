@@ -18,10 +18,10 @@ from tests.simulator.test_samples import NAMES
 from wsdsl import Schedule, config
 from wsdsl.cli import main
 from wsdsl.diagnostics import ProofError, VerifyError
-from wsdsl.ir.memory_ops import StorePartials
+from wsdsl.ir.ops.smem import StorePartials
 from wsdsl.ir.parser import OPS, parse_kernel
-from wsdsl.prover.explore import Explored, _explore, explore
-from wsdsl.prover.op_handlers import HANDLERS
+from wsdsl.prover.machine.explore import Explored, _explore, explore
+from wsdsl.prover.machine.op_handlers import HANDLERS
 from wsdsl.prover.prove import digest, prove
 from wsdsl.schedule import Arch
 
@@ -31,7 +31,7 @@ NO_MODEL_NEEDED = {
     "launch_grid", "elect", "for_range", "partition", "if", "yield",  # control, in program.py
     "prefetch_tensor_map", "prefetch_tile", "prefetch_box",  # nothing that others notice
     "slice", "join", "convert_layout",
-    "launch_narrowing",  # a number, in what is proved (`ir/narrowing.py`)
+    "launch_narrowing",  # a number, in what is proved (`ir/analysis/launch_narrowing.py`)
 }  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def test_slots_that_nobody_gives_back_are_proved_in_a_hurry(
     schedule = Schedule(mode="pingpong", consumers=2)
     kernel = KERNELS.probabilities._compile(schedule, dict(M=4096, N=512, K=512), ()).scheduled
     assert any(op.barriers for op in kernel.of(StorePartials))
-    monkeypatch.setattr("wsdsl.prover.explore._explore", partial(hurried, _explore))
+    monkeypatch.setattr("wsdsl.prover.machine.explore._explore", partial(hurried, _explore))
     explore(kernel)
 
 

@@ -9,14 +9,14 @@ from tests.prover.test_generated import other_turns
 from tests.prover.test_split_k_protocol import objection, scheduled
 from tests.simulator.mutants import exchange
 from wsdsl.diagnostics import ProofError
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import fragment_ops as f
-from wsdsl.ir import memory_ops as m
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.pipeline import Partition
 from wsdsl.ir.printer import print_op
-from wsdsl.ir.walk import walk
+from wsdsl.ir.rewriter import walk
 from wsdsl.lowering.builder import FLAG, INT
 from wsdsl.prover.prove import prove
 

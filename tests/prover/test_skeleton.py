@@ -16,14 +16,14 @@ from tests.prover.skeletons import SCHEDULES, compiled, objection
 from tests.simulator.mutants import mutants
 from tests.test_mutations import without
 from wsdsl import Schedule
-from wsdsl.compiled import Compiled
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import fragment_ops as f
-from wsdsl.ir import memory_ops as m
+from wsdsl.dispatch.compiled import Compiled
 from wsdsl.ir.op_fields import op_name
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.walk import walk
-from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.ir.rewriter import walk
+from wsdsl.prover.ptx.check_ptx import check_skeleton
 
 MUTATED = [
     ("gemm", "default", False),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from wsdsl import parse
-from wsdsl.codegen.emit import emit_ptx
+from wsdsl.codegen.ptx_emission import emit_ptx
 from wsdsl.diagnostics import VerifyError
 from wsdsl.prover.prove import prove
-from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.prover.ptx.check_ptx import check_skeleton
 
 KERNELS = parse("""
 @kernel

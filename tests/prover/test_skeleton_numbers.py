@@ -11,10 +11,10 @@ from tests.prover.hostile_kernels import KERNELS
 from tests.prover.ptx_mutants import changed_flags, left_out, other_place, overtaken_with_others
 from tests.prover.skeletons import objection
 from wsdsl import Schedule
-from wsdsl.compiled import Compiled
-from wsdsl.prover.skeleton_of_kernel import skeleton_of_kernel
-from wsdsl.prover.skeleton_of_numbers import differing_event
-from wsdsl.prover.skeleton_of_ptx import Program
+from wsdsl.dispatch.compiled import Compiled
+from wsdsl.prover.ptx.expected_trace import skeleton_of_kernel
+from wsdsl.prover.ptx.ptx_trace import Program
+from wsdsl.prover.ptx.sampled_execution import differing_event
 from wsdsl.schedule import Arch
 
 ORDER = (".le.", ".gt.")

@@ -14,17 +14,17 @@ from tests.simulator.kernels import inputs, sample_text
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.pipeline import Partition
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_op
-from wsdsl.ir.walk import walk
-from wsdsl.prover.errors import SPLIT_K, Failure
-from wsdsl.prover.explore import Refuted, explore
+from wsdsl.ir.rewriter import walk
+from wsdsl.prover.failure import SPLIT_K, Failure
+from wsdsl.prover.machine.explore import Refuted, explore
+from wsdsl.prover.protocols.split_k import check_split_k_protocol
 from wsdsl.prover.prove import prove
-from wsdsl.prover.split_k_protocol import check_split_k_protocol
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
 
 LARGE, SMALL = dict(m=128, n=128), dict(m=64, n=64)
 TOGETHER = dict[str, Any](tile=LARGE, stages=4, mode="cooperative")

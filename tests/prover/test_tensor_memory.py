@@ -17,14 +17,14 @@ from tests.scaled_kernels import SCALED
 from tests.simulator.kernels import run
 from tests.tensor_memory import lowered, mutants, scheduled
 from wsdsl.diagnostics import ProofError, VerifyError, WsdslError
-from wsdsl.ir.barrier_ops import WaitBarrier
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.ops.mbarrier import WaitBarrier
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
-from wsdsl.ir.walk import walk
+from wsdsl.ir.rewriter import walk
+from wsdsl.ir.verify.verifier import verify
 from wsdsl.prover.prove import prove
 from wsdsl.schedule import Place
-from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.simulation_error import SimulationError
 
 TWICE = ("tensor_fence", "sync_cta", "wait_barrier", "fence_async_proxy")
 DATA = ("twice tensor_product", "half tensor_load")

@@ -17,9 +17,9 @@ from tests.prover.ptx_mutants import ACCESS
 from tests.prover.skeletons import objection
 from tests.prover.test_skeleton import events, is_label
 from wsdsl import Schedule
-from wsdsl.compiled import Compiled
-from wsdsl.ir.fragment_ops import Wgmma
-from wsdsl.ir.walk import rewrite
+from wsdsl.dispatch.compiled import Compiled
+from wsdsl.ir.ops.fragment import Wgmma
+from wsdsl.ir.rewriter import rewrite
 
 SMALL = Schedule(tile=dict(m=64, n=32), stages=2, consumers=1)
 Mutants = Iterator[list[str]]

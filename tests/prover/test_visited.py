@@ -6,9 +6,9 @@ import pytest
 
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.prover import control
+from wsdsl.prover.machine import control_flow
+from wsdsl.prover.machine.visited import VACUOUS
 from wsdsl.prover.prove import prove
-from wsdsl.prover.visited import VACUOUS
 
 ALONE = """
 kernel k @ scheduled (%X: tensor<f32[M, 64]>) {
@@ -42,7 +42,7 @@ def skips(m: Any, a: Any, i: Any) -> int:
 
 
 def asks_and_stays(m: Any, a: Any, i: Any) -> int:
-    control.truth(m, a.slots[i.uses[0]])
+    control_flow.truth(m, a.slots[i.uses[0]])
     return 1
 
 
@@ -59,7 +59,7 @@ def test_a_part_that_is_never_run(
     monkeypatch: pytest.MonkeyPatch, part: str, fault: Any, told: str, where: str
 ) -> None:
     prove(parse_kernel(ALONE))
-    monkeypatch.setattr(control, part, fault)
+    monkeypatch.setattr(control_flow, part, fault)
     with pytest.raises(ProofError, match=f"{VACUOUS} {told}") as caught:
         prove(parse_kernel(ALONE))
     assert where in str(caught.value).splitlines()[1]

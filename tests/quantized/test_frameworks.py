@@ -9,7 +9,7 @@ import pytest
 
 from tests.quantized.test_checkpoints import CASES, save
 from wsdsl.kernels import lossless, quantized
-from wsdsl.kernels.arrays import on_host, placed_like
+from wsdsl.kernels.host_arrays import on_host, placed_like
 
 BF16 = ml_dtypes.bfloat16
 

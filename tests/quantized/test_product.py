@@ -11,7 +11,7 @@ import pytest
 from tests.case_data import rejects
 from wsdsl import CompileError, LaunchError, Packed, Schedule
 from wsdsl.kernels import quantized
-from wsdsl.kernels.quantized.product import arranged
+from wsdsl.kernels.quantized.quantized_matmul import arranged
 
 BF16 = ml_dtypes.bfloat16
 TYPES = {"bf16": BF16, "f16": np.float16}

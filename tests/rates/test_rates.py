@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from wsdsl import config
-from wsdsl.ir.target import B200, GH200, H100_PCIE, H100_SXM, H200, target_of, target_of_device
+from wsdsl.ir.hardware.target import (
+    B200,
+    GH200,
+    H100_PCIE,
+    H100_SXM,
+    H200,
+    target_of,
+    target_of_device,
+)
 from wsdsl.rates import files, of_target
 from wsdsl.rates.rates import DESCRIBED, NAMES, with_values
 

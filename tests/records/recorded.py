@@ -3,8 +3,8 @@
 from typing import Any
 
 from wsdsl import Kernel, Schedule, bf16, dims, f32, kernel, tiles, zeros
-from wsdsl.records.find import key_of
-from wsdsl.records.row import Asked, Row
+from wsdsl.records.entry import Asked, Row
+from wsdsl.records.find_entry import key_of
 
 M, N, K = dims("M N K")
 SIZES = dict(M=1000, N=4096, K=4096)

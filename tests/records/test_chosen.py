@@ -150,7 +150,7 @@ def test_shipped_records_stand_behind_the_users(
     shipped = row(make_gemm(), schedule=repr(dataclasses.replace(USUAL, stages=5)))
     (tmp_path / "shipped" / "h200.csv").write_text(text.to_text([shipped]))
     monkeypatch.setattr(text, "SHIPPED", tmp_path / "shipped")
-    module = __import__("wsdsl.records.find", fromlist=["_shipped"])
+    module = __import__("wsdsl.records.find_entry", fromlist=["_shipped"])
     module._shipped.cache_clear()
     try:
         assert make_gemm().schedule(**SIZES).stages == 5

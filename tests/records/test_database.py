@@ -17,7 +17,7 @@ from wsdsl import config
 from wsdsl.cli import main
 from wsdsl.records import database, text
 from wsdsl.records.database import Database, RecordsError
-from wsdsl.records.row import row_from
+from wsdsl.records.entry import row_from
 
 GEMM = make_gemm()
 ROW = row(GEMM)

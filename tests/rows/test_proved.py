@@ -10,10 +10,10 @@ import pytest
 
 from tests.rows.expected import drawn
 from wsdsl import Kernel, kernels
-from wsdsl.kernels.rows import arrays, normalization, quantize, softmax
-from wsdsl.kernels.rows.arrays import kernel_of
+from wsdsl.kernels.rows import normalization, quantize, row_arrays, softmax
+from wsdsl.kernels.rows.row_arrays import kernel_of
 
-MODULES = (arrays, normalization, softmax, quantize)
+MODULES = (row_arrays, normalization, softmax, quantize)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from wsdsl.runtime import driver, launch
+from wsdsl.runtime import driver, launcher
 from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.driver import DriverError
 
@@ -47,8 +47,8 @@ class FakeDriver:
         gpu = Device(0, "H200", 132, (9, 0), (12, 9))
         patch(driver, "call", self.call)
         patch(driver, "api", self.api)
-        patch(launch, "context_for", lambda _: Context(object(), self.context, gpu))
-        patch(launch, "encode", lambda m: struct.pack("<Q", m.address) + bytes(120))
+        patch(launcher, "context_for", lambda _: Context(object(), self.context, gpu))
+        patch(launcher, "encode", lambda m: struct.pack("<Q", m.address) + bytes(120))
 
     def call(self, function: str, *args: Any) -> Any:
         with self.lock:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from wsdsl.artifact.signature import Signature
-from wsdsl.runtime.launch import num_ctas
+from wsdsl.runtime.launcher import num_ctas
 
 GEMM = Signature(
     name="gemm",

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from wsdsl import callee, compiler
-from wsdsl.runtime import launch_stub as stub
-from wsdsl.runtime import native_code
-from wsdsl.runtime import repeated_calls as repeat
-from wsdsl.runtime.launch_table import Api
+from wsdsl.dispatch import callee
+from wsdsl.dispatch import kernel as dispatch_kernel
+from wsdsl.runtime.native import launch_stub as stub
+from wsdsl.runtime.native import machine_code
+from wsdsl.runtime.native import repeated_calls as repeat
+from wsdsl.runtime.native.launch_table import Api
 from wsdsl.schedule import Schedule
 
 Calls, Repetition, WORD = stub.Calls, stub.Repetition, ctypes.c_uint64
@@ -351,16 +352,16 @@ def test_calls_of_a_forgotten_repeater_are_not_answered(torch, launching) -> Non
 
 
 def test_options_are_set_before_calls_are_forgotten(monkeypatch) -> None:
-    kernel, seen = compiler.Kernel("kernel", lambda: None), list[Any]()  # pyright: ignore[reportArgumentType]
-    monkeypatch.setattr(compiler.Kernel, "_forget", lambda _: seen.append(kernel.exact))
+    kernel, seen = dispatch_kernel.Kernel("kernel", lambda: None), list[Any]()  # pyright: ignore[reportArgumentType]
+    monkeypatch.setattr(dispatch_kernel.Kernel, "_forget", lambda _: seen.append(kernel.exact))
     kernel.exact = True
     assert seen == [True]
 
 
 def test_calls_during_the_tuning_of_a_form_are_forgotten(monkeypatch) -> None:
-    kernel = compiler.Kernel("kernel", lambda: None)  # pyright: ignore[reportArgumentType]
+    kernel = dispatch_kernel.Kernel("kernel", lambda: None)  # pyright: ignore[reportArgumentType]
     form = SimpleNamespace(_tuned=lambda *_: kernel._recent)
-    monkeypatch.setattr(compiler, "serving_form", lambda *_: (form, None))
+    monkeypatch.setattr(dispatch_kernel, "serving_form", lambda *_: (form, None))
     assert kernel._tuned(None, None) is not kernel._recent  # pyright: ignore[reportArgumentType]
 
 
@@ -425,10 +426,10 @@ def test_functions_are_created_while_all_forget() -> None:
 
 def test_machine_code_is_cached_by_its_sources(monkeypatch, tmp_path: Path) -> None:
     keys = list[Any]()
-    monkeypatch.setattr(native_code, "kept", lambda key, *_: keys.append(key) or b"code")
-    native_code.cached("f", bytes)
-    for name in native_code.SOURCES:
+    monkeypatch.setattr(machine_code, "kept", lambda key, *_: keys.append(key) or b"code")
+    machine_code.cached("f", bytes)
+    for name in machine_code.SOURCES:
         tmp_path.joinpath(name).touch()
-    monkeypatch.setattr(native_code, "__file__", str(tmp_path / "module.py"))
-    native_code.cached("f", bytes)
+    monkeypatch.setattr(machine_code, "__file__", str(tmp_path / "module.py"))
+    machine_code.cached("f", bytes)
     assert keys[0] != keys[1]

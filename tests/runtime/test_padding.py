@@ -18,15 +18,15 @@ from tests.runtime.fake_driver import MAIN, FakeDriver
 from wsdsl.artifact.artifact import Access
 from wsdsl.artifact.signature import MapArgument, PointerArgument, ScalarArgument, Signature
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.global_memory import L2_LINE
+from wsdsl.ir.hardware.gmem import L2_LINE
 from wsdsl.ir.types import DTYPES
 from wsdsl.lowering.choice import padding
-from wsdsl.runtime import copies
-from wsdsl.runtime.launch import Launcher
-from wsdsl.runtime.packing import layout
-from wsdsl.runtime.padding import Padded, padded
+from wsdsl.runtime.arrays import copies
+from wsdsl.runtime.arrays.padded_copies import Padded, padded
+from wsdsl.runtime.arrays.views import ArrayView, tma_faults
+from wsdsl.runtime.launcher import Launcher
+from wsdsl.runtime.packed_arguments import layout
 from wsdsl.runtime.prepared import Prepared
-from wsdsl.runtime.views import ArrayView, tma_faults
 
 BF16 = ml_dtypes.bfloat16
 GEMM = CASES["gemm"].kernel

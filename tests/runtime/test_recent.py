@@ -22,8 +22,9 @@ from tests.runtime.fake_torch import Gpu, Tensor
 from wsdsl import Schedule
 from wsdsl.kernels import Matmul
 from wsdsl.lowering.choice import padding
-from wsdsl.runtime import alignment, copies, launch, recent, workspace
-from wsdsl.runtime.packing import layout
+from wsdsl.runtime import launcher, recent, workspace
+from wsdsl.runtime.arrays import alignment, copies
+from wsdsl.runtime.packed_arguments import layout
 
 TEXT = """
 @kernel
@@ -350,9 +351,11 @@ def test_a_copy_knows_of_no_call(card: Card) -> None:
 def test_a_thread_without_a_context_gets_one(
     card: Card, compiled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known, at, here = card.new(compiled["plain"]), tensors(A, B, C), launch.context_for
+    known, at, here = card.new(compiled["plain"]), tensors(A, B, C), launcher.context_for
     asked: list[int] = []
-    monkeypatch.setattr(launch, "context_for", lambda index: (asked.append(index), here(index))[1])
+    monkeypatch.setattr(
+        launcher, "context_for", lambda index: (asked.append(index), here(index))[1]
+    )
     card.fake.context = 0
     known(*at)
     known(*at)

@@ -6,9 +6,9 @@ import pytest
 
 from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import LaunchError
-from wsdsl.runtime.interop import describe
-from wsdsl.runtime.tensor_map import tiled_map
-from wsdsl.runtime.views import tma_faults
+from wsdsl.runtime.arrays.interop import describe
+from wsdsl.runtime.arrays.views import tma_faults
+from wsdsl.runtime.tensor_map_encoding import tiled_map
 
 BF16 = ml_dtypes.bfloat16
 BOX = MapArgument("A", (128, 64), "128B")

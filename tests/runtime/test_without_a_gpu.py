@@ -24,7 +24,7 @@ def test_the_doctor_tells_of_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gpu_that_is_asked_for_and_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from wsdsl import execution
+    from wsdsl.dispatch import execution
     from wsdsl.runtime import device
 
     monkeypatch.setattr(device, "gpu_available", lambda: False)

@@ -22,16 +22,17 @@ from wsdsl.artifact.signature import (
     WorkspaceTensor,
 )
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag, WaitPredecessor
-from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, ThreadLoad, TmaLoad, TmaStore
+from wsdsl.ir.ops.mbarrier import ArriveFlag, WaitFlag, WaitPredecessor
+from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal, ThreadLoad, TmaLoad, TmaStore
+from wsdsl.ir.rewriter import walk
 from wsdsl.ir.types import DTYPES, Tensor
-from wsdsl.ir.walk import walk
-from wsdsl.runtime import launch, streams, workspace
-from wsdsl.runtime.launch import Launcher
-from wsdsl.runtime.packing import PackedArguments, layout
+from wsdsl.runtime import launcher, workspace
+from wsdsl.runtime.arrays import streams
+from wsdsl.runtime.arrays.streams import Place, place_of
+from wsdsl.runtime.arrays.views import ArrayView
+from wsdsl.runtime.launcher import Launcher
+from wsdsl.runtime.packed_arguments import PackedArguments, layout
 from wsdsl.runtime.prepared import Prepared
-from wsdsl.runtime.streams import Place, place_of
-from wsdsl.runtime.views import ArrayView
 
 F32, I32 = DTYPES["f32"], DTYPES["i32"]
 PARTIALS = Tensor(F32, ("partials_lines", 256))
@@ -107,7 +108,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     fake.install(monkeypatch.setattr)
     monkeypatch.setattr(workspace._private_stream, "known", {})
     made = Machine(fake)
-    monkeypatch.setattr(launch, "current_stream", lambda view: lambda: made.stream)
+    monkeypatch.setattr(launcher, "current_stream", lambda view: lambda: made.stream)
     yield made
     # Before the real driver comes back.
     made.launcher = Launcher(b"\x7fELF", GEMM, Access())

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 
 from tests.simulator.mutants import DELETED, exchange
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import fragment_ops as f
-from wsdsl.ir import memory_ops as m
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops import tile as t
 from wsdsl.ir.printer import print_head
+from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Shared, State, Tile
-from wsdsl.ir.walk import walk, with_regions
 
 ORDERED = (*DELETED, f.Wgmma, m.LoadShared, m.LoadPanels, b.Elect, b.ForRange, t.If)
 LAST = 24

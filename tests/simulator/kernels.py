@@ -14,8 +14,8 @@ from wsdsl import Schedule
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
-from wsdsl.simulator.machine import SimulationReport, simulate
+from wsdsl.ir.verify.verifier import verify
+from wsdsl.simulator.simulation import SimulationReport, simulate
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 STREAM_K = Schedule(tile=dict(m=128, n=128), stages=4, mode="cooperative", scheduler="stream_k")

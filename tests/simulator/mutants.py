@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import fragment_ops as f
-from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op, Region, results_of
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.rewriter import walk, with_regions
 
 DELETED = (
     b.InitializeBarriers,

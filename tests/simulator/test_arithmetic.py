@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import apply, contracted, convert, numpy_dtype, reduce, reinterpret
+from wsdsl.simulator.reference.arithmetic import (
+    apply,
+    contracted,
+    convert,
+    numpy_dtype,
+    reduce,
+    reinterpret,
+)
 
 F32, BF16, I32 = DTYPES["f32"], DTYPES["bf16"], DTYPES["i32"]
 

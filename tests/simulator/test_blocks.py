@@ -11,7 +11,7 @@ from tests.case_table import matmul_text
 from tests.word_kernels import FP8, MXFP8
 from wsdsl import CompileError, Schedule, ScheduleError, TypeCheckError, parse
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import round_float
+from wsdsl.simulator.reference.arithmetic import round_float
 
 
 def of_blocks(per: int) -> str:

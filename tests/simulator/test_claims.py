@@ -7,8 +7,8 @@ from tests.claimed_kernels import FORMS, claimed, mutants
 from tests.kernels import CASES
 from tests.prover.test_claims import name_of
 from wsdsl.ir.op import Kernel
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import SimulationReport, simulate
+from wsdsl.simulator.simulation import SimulationReport, simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 SIZES = dict(M=600, N=200, K=136)
 TILES = {"alone": 5 * 4, "pair": 3 * 4, "cluster": 3 * 4}

@@ -6,8 +6,8 @@ import pytest
 from tests.simulator.kernels import BF16, changed
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import SimulationReport, simulate
+from wsdsl.simulator.simulation import SimulationReport, simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 SPREAD = """
 kernel spread @ scheduled (%X: tensor<bf16[M, 64]>, %Y: tensor<bf16[N, 64]>) {

@@ -6,7 +6,7 @@ import pytest
 
 import wsdsl
 from tests import conversions
-from wsdsl.codegen.literals import f8_bits, literal, tf32_value
+from wsdsl.codegen.arithmetic.literals import f8_bits, literal, tf32_value
 from wsdsl.ir.types import DTYPES
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.simulator.kernels import gemm, run
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 RELEASE_AT_ONCE = (
     ("wgmma_wait(pending=1)", "wgmma_wait(pending=0)"),

@@ -22,22 +22,22 @@ from tests.kernels import CASES
 from tests.quantized.test_product import BF16, normal
 from tests.scaled_kernels import SCALED
 from wsdsl import Schedule
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import memory_ops as m
-from wsdsl.ir import tile_ops as t
-from wsdsl.ir.agreement_rules import reach
+from wsdsl.ir.analysis.tensor_accesses import mapped_tensors, touch_of
+from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.tcgen05 import COLUMNS
-from wsdsl.ir.tensor_accesses import mapped_tensors, touch_of
-from wsdsl.ir.tensor_ops import FreeTensorMemory, TensorColumns
-from wsdsl.ir.threads import THREADS, threads_of
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.tcgen05 import FreeTensorMemory, TensorColumns
+from wsdsl.ir.verify.attribute_agreement import reach
+from wsdsl.ir.verify.threads import THREADS, threads_of
 from wsdsl.kernels import quantized
-from wsdsl.prover import access
-from wsdsl.prover.global_places import GlobalPlaces
+from wsdsl.prover.memory import smem
+from wsdsl.prover.memory.gmem_regions import GlobalPlaces
 from wsdsl.prover.prove import prove
-from wsdsl.simulator import machine
-from wsdsl.simulator.effects import Effect, recorded
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator import simulation
+from wsdsl.simulator.recorded_effects import Effect, recorded
+from wsdsl.simulator.simulation import simulate
 
 SCAN = """
 @kernel
@@ -103,7 +103,7 @@ def _case(name: str, sizes: dict[str, int] | None = None, **schedule: Any) -> No
 
 
 def _claims() -> None:
-    machine.simulate(claimed("cluster"), inputs(CASES["gemm"]))
+    simulation.simulate(claimed("cluster"), inputs(CASES["gemm"]))
 
 
 RUNS: dict[str, Callable[[], None]] = {
@@ -149,7 +149,7 @@ def runs() -> list[Run]:
         found.append(Run(kernel, effects))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "simulate", run)
+        patch.setattr(simulation, "simulate", run)
         for start in RUNS.values():
             start()
     return found
@@ -244,7 +244,7 @@ def test_prover_takes_the_accesses_of_runs(name: str, monkeypatch: pytest.Monkey
         return spied
 
     for kind in ("read", "write"):
-        known = getattr(access, kind)
+        known = getattr(smem, kind)
         for module in [*sys.modules.values()]:
             if vars(module).get(kind) is known:
                 monkeypatch.setattr(module, kind, spy(kind, known))

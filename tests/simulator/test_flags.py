@@ -6,8 +6,8 @@ import pytest
 from tests.simulator.kernels import BF16, changed
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 HAND_OVER = """
 kernel hand_over @ scheduled (%W: tensor<f32[M, 32]>, %F: tensor<i32[P]>, %Y: tensor<f32[M, 32]>) {

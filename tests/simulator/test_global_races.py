@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 HEAD = """
 kernel shares @ scheduled (%X: tensor<f32[P]>, %Y: tensor<f32[P]>) {

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.frontend.test_language import TEXTS
-from wsdsl.frontend import from_text
-from wsdsl.simulator.arrays import pack_nibbles
-from wsdsl.simulator.reference import evaluate
+from wsdsl.frontend.from_source import from_text
+from wsdsl.simulator.reference.bound_arrays import pack_nibbles
+from wsdsl.simulator.reference.numpy_evaluation import evaluate
 
 BF16, FP8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 TILES = [None, {"m": 7, "n": 5, "k": 6, "q": 4, "t": 3}]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.simulator.kernels import check, gemm, inputs, padded, run
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 
 @pytest.mark.sampled(8)

@@ -8,7 +8,7 @@ import pytest
 from tests.simulator.kernels import gemm, run, sample_text
 from tests.simulator.mutants import mutants
 from wsdsl.ir.op import Kernel
-from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.simulation_error import SimulationError
 
 SEEDS = range(2)
 

@@ -6,8 +6,8 @@ import pytest
 from tests.simulator.kernels import changed
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 PINGPONG = """
 kernel turns @ scheduled (%Y: tensor<f32[M, 32]>) {

@@ -7,10 +7,11 @@ import pytest
 
 from tests.simulator.kernels import check, gemm, inputs
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.simulator import copy_ops, wgmma_groups
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.global_races import GlobalAccesses
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.ops import tma
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
+from wsdsl.simulator.state import wgmma_groups
+from wsdsl.simulator.state.gmem_races import GlobalAccesses
 
 LAST_WINS = """
 kernel last @ scheduled (%Y: tensor<i32[1]>) {
@@ -35,9 +36,9 @@ class Event(NamedTuple):
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     seen: list[Event] = []
-    land, product = copy_ops.LoadInFlight.step, wgmma_groups.WgmmaPipe.step
+    land, product = tma.LoadInFlight.step, wgmma_groups.WgmmaPipe.step
 
-    def landed(load: copy_ops.LoadInFlight) -> bool:
+    def landed(load: tma.LoadInFlight) -> bool:
         seen.append(Event(load.op.map.name, load.coordinates[1], load.wg.ops_run))
         return land(load)
 
@@ -45,7 +46,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
         seen.append(Event("wgmma", len(pipe.queue)))
         return product(pipe)
 
-    monkeypatch.setattr(copy_ops.LoadInFlight, "step", landed)
+    monkeypatch.setattr(tma.LoadInFlight, "step", landed)
     monkeypatch.setattr(wgmma_groups.WgmmaPipe, "step", ran)
     return seen
 

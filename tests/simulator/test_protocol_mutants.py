@@ -11,7 +11,7 @@ from tests.simulator import test_clusters, test_flags, test_named_barriers, test
 from tests.simulator.mutants import mutants
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.simulation_error import SimulationError
 
 SEEDS = range(3)
 KINDS = ("delete", "own cta", "num_warpgroups", "arrivals", "tx_bytes", "pending", "release")

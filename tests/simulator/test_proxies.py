@@ -6,7 +6,7 @@ from tests.simulator.kernels import gemm_by_threads, run
 from tests.simulator.mutants import mutants
 from tests.simulator.test_mutants import HARMLESS, kind_of
 from wsdsl.ir.op import Kernel
-from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.simulation_error import SimulationError
 
 SIZES = [(1, 1, 1), (128, 128, 0), (130, 70, 33), (256, 384, 320)]
 RING = ("thread_load", "%full", "%empty", "fence_async_proxy", "wgmma_wait")

@@ -9,8 +9,8 @@ import pytest
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arrays import pack_nibbles, unpack_nibbles
-from wsdsl.simulator.reference import evaluate
+from wsdsl.simulator.reference.bound_arrays import pack_nibbles, unpack_nibbles
+from wsdsl.simulator.reference.numpy_evaluation import evaluate
 
 BF16 = ml_dtypes.bfloat16
 

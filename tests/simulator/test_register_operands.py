@@ -9,8 +9,8 @@ import pytest
 from tests.simulator.kernels import BF16, changed
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 GEMM = """
 kernel registers @ scheduled (%A: tensor<f32[64, K]>, %B: tensor<bf16[N, K]>,

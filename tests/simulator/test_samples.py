@@ -4,9 +4,9 @@ import pytest
 
 from tests.simulator.kernels import inputs, run, sample, sample_text
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.spec import verify
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.ir.verify.verifier import verify
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 NAMES = ("gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "stream_k")
 SIZES = [

@@ -8,9 +8,9 @@ import pytest
 
 import wsdsl
 from wsdsl.diagnostics import LaunchError, TypeCheckError
-from wsdsl.ir.tile_ops import Map
+from wsdsl.ir.ops.tile import Map
 from wsdsl.ir.types import DTYPES, Tile
-from wsdsl.simulator.arithmetic import convert, numpy_dtype, reinterpret, round_float
+from wsdsl.simulator.reference.arithmetic import convert, numpy_dtype, reinterpret, round_float
 
 F32, U8 = DTYPES["f32"], DTYPES["u8"]
 FLOATS = {

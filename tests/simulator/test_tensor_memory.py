@@ -7,8 +7,8 @@ from tests.scaled_kernels import SCALED
 from tests.simulator.kernels import run
 from tests.tensor_memory import lowered, mutants, scheduled
 from wsdsl.ir.op import Kernel
-from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.simulation import simulate
+from wsdsl.simulator.simulation_error import SimulationError
 
 BROKEN = {
     "delete wait_barrier(barriers=%full_1": "no wait has completed a phase",

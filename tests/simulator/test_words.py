@@ -7,7 +7,7 @@ import pytest
 
 from tests.word_kernels import WORD_KERNELS
 from wsdsl import Schedule, parse
-from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 CASES = [(name, tile) for name, made in WORD_KERNELS.items() for tile in made.tiles]
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from wsdsl.ahead.jobs import Failed, Job, Made
 from wsdsl.artifact.artifact import Choice
-from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.artifact.serialization import Entry, from_bytes, to_bytes
 from wsdsl.diagnostics import Finding
 from wsdsl.schedule import Schedule
-from wsdsl.tune.spec import Spec
+from wsdsl.tune.call_description import Spec
 
 WIDTHS = {256: 100.0, 240: 98.0, 224: 97.0, 208: 93.0, 192: 90.0, 176: 95.0, 160: 97.0}
 

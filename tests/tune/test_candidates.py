@@ -3,7 +3,7 @@
 from tests.decoded_kernels import DECODED
 from tests.records.recorded import make_gemm
 from wsdsl import Schedule
-from wsdsl.records.row import agrees
+from wsdsl.records.entry import agrees
 from wsdsl.tune.candidates import candidates
 
 REGISTERS = Schedule(operand_transform="registers")

@@ -12,13 +12,13 @@ import pytest
 from tests.records.recorded import make_gemm
 from wsdsl import config
 from wsdsl.artifact.artifact import Choice
-from wsdsl.artifact.plain import Entry, to_bytes
+from wsdsl.artifact.serialization import Entry, to_bytes
 from wsdsl.runtime import driver
-from wsdsl.runtime.alignment import contiguous
-from wsdsl.runtime.interop import describe, numpy_dtype
-from wsdsl.runtime.views import ArrayView
+from wsdsl.runtime.arrays.alignment import contiguous
+from wsdsl.runtime.arrays.interop import describe, numpy_dtype
+from wsdsl.runtime.arrays.views import ArrayView
 from wsdsl.tune import cuda_card, memory
-from wsdsl.tune.spec import Argument
+from wsdsl.tune.call_description import Argument
 from wsdsl.tune.tuning import _held, spec_of
 
 SIZES = dict(M=64, N=64, K=128)

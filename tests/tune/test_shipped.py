@@ -8,7 +8,7 @@ import pytest
 from benchmarks import records
 from tests.records.recorded import make_gemm, row
 from wsdsl import config
-from wsdsl.compiler import Kernel
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.records import text
 from wsdsl.records.database import Database
 from wsdsl.tune.result import Trial, Tuned

@@ -20,10 +20,10 @@ from tests.tune.fakes import InThisProcess
 from wsdsl import Kernel, Schedule, config
 from wsdsl.ahead import compiling
 from wsdsl.artifact.artifact import Choice
-from wsdsl.artifact.plain import Entry, to_bytes
+from wsdsl.artifact.serialization import Entry, to_bytes
 from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError
-from wsdsl.kernels.gemm import product
-from wsdsl.kernels.gemm.form import kernel_of
+from wsdsl.kernels.gemm import matmul_call
+from wsdsl.kernels.gemm.matmul_source import kernel_of
 from wsdsl.records import card
 from wsdsl.records.database import Database
 from wsdsl.tune import Tuned, tuning
@@ -195,7 +195,7 @@ def test_matmul_is_tuned(database: Database, monkeypatch: pytest.MonkeyPatch) ->
     """A record of its own text, by which calls of all such products are chosen from then on."""
     a, w = (np.ones((64, 64), ml_dtypes.bfloat16) for _ in range(2))
     # Kernels that no other test meets, since records change what they are compiled to.
-    monkeypatch.setattr(product, "kernel_of", cache(kernel_of.__wrapped__))
+    monkeypatch.setattr(matmul_call, "kernel_of", cache(kernel_of.__wrapped__))
     matmul = wsdsl.kernels.Matmul()
     planned, other = matmul.plan(a, w.T), matmul.plan(a, w)
     before, apart = planned.compile(), other.compile()

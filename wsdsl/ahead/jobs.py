@@ -9,15 +9,15 @@ from typing import Any
 
 from wsdsl import config
 from wsdsl.artifact.artifact import Artifact, Choice, StandIns
-from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.artifact.serialization import Entry, from_bytes, to_bytes
 from wsdsl.background import num_processes
-from wsdsl.collector import held_back
-from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, WsdslError
+from wsdsl.dispatch.compiled import Compiled
+from wsdsl.dispatch.variants import Variants
+from wsdsl.gc_pause import held_back
 from wsdsl.ir.op import Kernel
 from wsdsl.records import card
 from wsdsl.schedule import Schedule
-from wsdsl.variants import Variants
 
 
 def knobs_now() -> dict[str, Any]:

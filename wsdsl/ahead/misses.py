@@ -15,13 +15,13 @@ from wsdsl.ahead.jobs import Failed, Job, knobs_now
 from wsdsl.ahead.process import Process
 from wsdsl.artifact.shape_bucket import shape_bucket
 from wsdsl.background import in_background
-from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import LaunchError, warn
-from wsdsl.records.row import Asked
-from wsdsl.runtime.alignment import Alignment
+from wsdsl.dispatch.compiled import Compiled
+from wsdsl.dispatch.variants import Variants
+from wsdsl.records.entry import Asked
 from wsdsl.runtime.arguments import Call
+from wsdsl.runtime.arrays.alignment import Alignment
 from wsdsl.schedule import Schedule
-from wsdsl.variants import Variants
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -100,7 +100,7 @@ def alike(
 def is_legal(compiled: Compiled, call: Call) -> bool:
     """Whether a kernel that takes the call's tensors takes its sizes too, on its GPU."""
     from wsdsl.runtime.device import num_sms_of
-    from wsdsl.runtime.launch import num_ctas, num_slots
+    from wsdsl.runtime.launcher import num_ctas, num_slots
 
     signature = compiled.signature
     try:

@@ -16,9 +16,9 @@ from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.progress import Bar
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import CompileError
-from wsdsl.runtime.launch_stub import torch_api
-from wsdsl.runtime.recorded_launches import recorded, recorder
-from wsdsl.variants import Variants
+from wsdsl.dispatch.variants import Variants
+from wsdsl.runtime.native.launch_stub import torch_api
+from wsdsl.runtime.native.recorded_launches import recorded, recorder
 
 MOST_PREPARED = 8
 """Child processes that start before there are jobs."""

@@ -78,7 +78,7 @@ class Declaration:
     loop over tiles, or "". `digest`: of the source at the level TILE, without the kernel's name.
     `outer`: the dimensions of the output's loops. `held_dims`: dimensions along register-resident
     rows, or that offset accesses: kernels are compiled for their sizes where these are known.
-    `forms`: the source's other forms (`wsdsl/forms.py`).
+    `forms`: the source's other forms (`wsdsl/dispatch/vectorized_variants.py`).
     """
 
     params: tuple[Value, ...]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from wsdsl.regular import read_regular
+from wsdsl.regular_file import read_regular
 
 SUFFIX, LOCK, PART = ".entry", ".lock", ".part"
 LEFT_OVER_SECONDS = 3600.0

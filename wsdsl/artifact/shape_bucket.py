@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wsdsl.artifact.artifact import Declaration
-from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.hardware.gmem import COPY_WORD, L2_LINE
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.types import Tensor
 from wsdsl.lazy import cached_property
 from wsdsl.record import record

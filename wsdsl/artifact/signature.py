@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsdsl.ir.tile_width import fastest_narrowing, narrower_side
+from wsdsl.ir.analysis.tile_widths import fastest_narrowing, narrower_side
 from wsdsl.ir.types import DType, Sizes, Tensor
 from wsdsl.record import record
 

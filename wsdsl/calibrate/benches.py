@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from wsdsl.calibrate import barriers, dram, issue, kernels, l2, latency, power, smem, tensor
+from wsdsl.calibrate import dram, issue, kernels, l2, latency, power, smem, synchronization, tensor
 from wsdsl.calibrate.asm import Kernel
 from wsdsl.calibrate.gpu import Gpu
 
@@ -24,9 +24,9 @@ def benches(power_seconds: float) -> tuple[Bench, ...]:
         Bench("smem", smem.measure, smem.KERNELS),
         Bench("smem_sharing", smem.measure_sharing, smem.SHARING_KERNELS),
         Bench("issue", issue.measure, issue.KERNELS),
-        Bench("barriers", barriers.measure, barriers.KERNELS),
-        Bench("cluster", barriers.measure_cluster, barriers.CLUSTER_KERNELS),
-        Bench("hand_over", barriers.measure_hand_over, barriers.HAND_OVER_KERNELS),
+        Bench("barriers", synchronization.measure, synchronization.KERNELS),
+        Bench("cluster", synchronization.measure_cluster, synchronization.CLUSTER_KERNELS),
+        Bench("hand_over", synchronization.measure_hand_over, synchronization.HAND_OVER_KERNELS),
         Bench("latency", latency.measure, latency.KERNELS),
         Bench("kernels", kernels.measure, kernels.KERNELS),
         Bench("l2", l2.measure, l2.KERNELS),

@@ -15,9 +15,9 @@ from wsdsl.lazy import cached_property
 from wsdsl.record import record
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import Context, context_for
-from wsdsl.runtime.module import Function, Module
-from wsdsl.runtime.packing import ALIGN
-from wsdsl.runtime.tensor_map import TiledMap, encode
+from wsdsl.runtime.loaded_module import Function, Module
+from wsdsl.runtime.packed_arguments import ALIGN
+from wsdsl.runtime.tensor_map_encoding import TiledMap, encode
 
 Argument = int | bytes
 MAX_CTAS = 1024

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import wsdsl
-from wsdsl.cli.cache import cache_command
-from wsdsl.cli.calibrate import calibrate_command
+from wsdsl.cli.calibration import calibrate_command
 from wsdsl.cli.commands import (
     SUFFIXES,
     bench_command,
@@ -28,9 +27,10 @@ from wsdsl.cli.commands import (
     schedule_command,
     timeline_command,
 )
+from wsdsl.cli.disk_cache import cache_command
 from wsdsl.cli.options import UsageError, in_options
-from wsdsl.cli.records import tune_command, tuning_cache_options
 from wsdsl.cli.sweep import sweep_command
+from wsdsl.cli.tuning_cache import tune_command, tuning_cache_options
 from wsdsl.diagnostics import Finding, WsdslError
 
 DESCRIPTION = "Compile, run and inspect warp-specialized GPU kernels on tiles with named axes."

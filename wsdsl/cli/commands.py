@@ -22,7 +22,7 @@ from wsdsl.cli.options import (
     sizes_from,
     written_schedule,
 )
-from wsdsl.cli.target import is_ir, load_kernel, load_kernels, outputs, read, require_gpu
+from wsdsl.cli.source_argument import is_ir, load_kernel, load_kernels, outputs, read, require_gpu
 from wsdsl.ir.op import LEVELS
 from wsdsl.schedule import Schedule
 

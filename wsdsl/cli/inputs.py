@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.cli.options import check_names
-from wsdsl.cli.target import outputs
+from wsdsl.cli.source_argument import outputs
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.op import Region, Value, regions
-from wsdsl.ir.tile_ops import ForEach, ForTiles, Store
+from wsdsl.ir.ops.tile import ForEach, ForTiles, Store
 from wsdsl.ir.types import Sizes, Tensor, Tile
 from wsdsl.lowering.axes import loop_variable
 
@@ -71,7 +71,7 @@ def random_arguments(
     """
     import numpy as np
 
-    from wsdsl.runtime.interop import numpy_dtype
+    from wsdsl.runtime.arrays.interop import numpy_dtype
     from wsdsl.tune.memory import bytes_shape, random_array
 
     named = [p.name for p in kernel.params if isinstance(p.type, Tile)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from wsdsl.deprecation import FIELDS, current_fields
 from wsdsl.diagnostics import ScheduleError, WsdslError, did_you_mean
-from wsdsl.records.row import parse_schedule
+from wsdsl.records.entry import parse_schedule
 from wsdsl.schedule import Schedule
 
 BOOLEANS = {"true": True, "false": False}

@@ -13,7 +13,7 @@ import wsdsl
 from wsdsl import config
 from wsdsl.cli.commands import require_sizes
 from wsdsl.cli.options import UsageError, pairs, schedule_from, sizes_from
-from wsdsl.cli.target import load_kernel
+from wsdsl.cli.source_argument import load_kernel
 from wsdsl.diagnostics import ScheduleError
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from wsdsl.artifact.artifact import Assembled, Resources
 from wsdsl.artifact.versions import find_nvdisasm, find_ptxas, ptxas_version
-from wsdsl.codegen.gate import check, remarks
+from wsdsl.codegen.ptxas_diagnostics import check, remarks
 from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.hardware.target import H200, Target
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import H200, Target
 
 
 class AssembleError(CompileError):

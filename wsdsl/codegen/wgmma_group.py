@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from wsdsl.codegen.held import Registers
+from wsdsl.codegen.value_registers import Registers
 from wsdsl.codegen.wgmma_ptx import Product
 from wsdsl.codegen.writer import Operand, Writer
 from wsdsl.ir.op import Value

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsdsl.codegen.held import Descriptor
+from wsdsl.codegen.value_registers import Descriptor
 from wsdsl.codegen.writer import Operand, Writer
+from wsdsl.ir.hardware.wgmma_shapes import PTX_NAMES, k_step, may_be_mn_major
 from wsdsl.ir.types import DType
-from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
 from wsdsl.record import record
 
 

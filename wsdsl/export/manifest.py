@@ -1,6 +1,6 @@
 """Write and read manifests of exported kernels: JSON with a version and a SHA-256 of its content.
 
-docs/export.md lists the fields. A class of `artifact/plain.py` is an object with "class".
+docs/export.md lists the fields. A class of `artifact/serialization.py` is an object with "class".
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, cast
 
 from wsdsl.artifact.artifact import Artifact, deflated
 from wsdsl.artifact.dispatch_table import Form
-from wsdsl.artifact.plain import of_json, to_json
+from wsdsl.artifact.serialization import of_json, to_json
 from wsdsl.diagnostics import LaunchError
-from wsdsl.export.typed import has_type
+from wsdsl.export.type_check import has_type
 from wsdsl.record import record
-from wsdsl.regular import read_regular
+from wsdsl.regular_file import read_regular
 from wsdsl.version import __version__
 
 VERSION, FILE = 1, "manifest.json"

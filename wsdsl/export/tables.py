@@ -11,11 +11,11 @@ from wsdsl.artifact import signature as args
 from wsdsl.artifact.artifact import ON_ONE_AXIS, Artifact
 from wsdsl.artifact.dispatch_table import Form
 from wsdsl.export.manifest import MIN_DRIVER, VERSION
-from wsdsl.ir.swizzle import PACKED_SPAN
-from wsdsl.ir.target import target_of
+from wsdsl.ir.hardware.swizzle import PACKED_SPAN
+from wsdsl.ir.hardware.target import target_of
 from wsdsl.ir.types import Tensor
-from wsdsl.runtime.dlpack import types_of
-from wsdsl.runtime.tensor_map import DATA_TYPES, SWIZZLES
+from wsdsl.runtime.arrays.dlpack import types_of
+from wsdsl.runtime.tensor_map_encoding import DATA_TYPES, SWIZZLES
 
 INTEGERS = ("UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64")
 TYPES = (*INTEGERS, "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16")

@@ -9,12 +9,12 @@ from typing import Any
 
 from wsdsl.artifact.artifact import ON_ONE_AXIS
 from wsdsl.artifact.dispatch_table import Form, Variant
-from wsdsl.compiled import Compiled
+from wsdsl.dispatch.compiled import Compiled
+from wsdsl.dispatch.dispatcher import Serving
 from wsdsl.export.manifest import FILE, content_of, text_of
 from wsdsl.export.tables import launcher
-from wsdsl.runtime.launch_stub import shipped_code
+from wsdsl.runtime.native.launch_stub import shipped_code
 from wsdsl.schedule import Schedule
-from wsdsl.serving import Serving
 
 MODULE = '''"""Exported kernel; `kernel` is loaded on first use."""
 

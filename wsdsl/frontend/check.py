@@ -8,18 +8,18 @@ from typing import Any
 from wsdsl.diagnostics import Loc, TypeCheckError, counted, did_you_mean
 from wsdsl.frontend import entities as e
 from wsdsl.frontend import syntax as s
-from wsdsl.frontend import typed
+from wsdsl.frontend import typed_tree
 from wsdsl.frontend.entities import Scope
 from wsdsl.frontend.foreign import meant
+from wsdsl.frontend.language_calls import call_word
 from wsdsl.frontend.liveness import Liveness, assigned, used
 from wsdsl.frontend.loops import Body, Loops, read
 from wsdsl.frontend.source import Report, in_brackets
-from wsdsl.frontend.typed import AxisRef, TensorRef, Var
-from wsdsl.frontend.words import call_word
+from wsdsl.frontend.typed_tree import AxisRef, TensorRef, Var
 from wsdsl.ir.types import BOOL, DTYPES, Tensor, Tile
 
 
-def check(definition: s.Definition, scope: Scope) -> typed.TypedKernel:
+def check(definition: s.Definition, scope: Scope) -> typed_tree.TypedKernel:
     """The typed kernel. TypeCheckError with everything that is wrong, in source order."""
     report = Report()
     kernel = Checker(report, scope, definition).kernel()
@@ -48,7 +48,7 @@ class Checker(Loops):
         """What this function's calls of others give, by what they are given; and, so that it stays,
         what the keys name."""
 
-    def kernel(self) -> typed.TypedKernel:
+    def kernel(self) -> typed_tree.TypedKernel:
         params: list[TensorRef | Var] = []
         for p in self.definition.params:
             made = self.param(p)
@@ -62,7 +62,9 @@ class Checker(Loops):
             message = f"WS0138 kernel `{self.definition.name}` stores nothing"
             hint = "assign to a tile of a tensor parameter: C[m, n] = x"
             self.report.error(message, self.definition.loc, hint)
-        return typed.TypedKernel(self.definition.name, tuple(params), body, self.definition.loc)
+        return typed_tree.TypedKernel(
+            self.definition.name, tuple(params), body, self.definition.loc
+        )
 
     def param(self, p: s.Param) -> TensorRef | Var | e.Poison:
         hint = f"write {p.name}: bf16[M, K], or {p.name}: f32"
@@ -116,7 +118,7 @@ class Checker(Loops):
 
     # Blocks
 
-    def block(self, body: Body) -> tuple[typed.Statement, ...]:
+    def block(self, body: Body) -> tuple[typed_tree.Statement, ...]:
         outer, self.out = self.out, []
         for statement in body:
             self.statement(statement)
@@ -183,7 +185,7 @@ class Checker(Loops):
         entity = self.as_value(entity, loc)
         if isinstance(entity, (e.Literal, e.Poison)):
             return entity
-        if isinstance(entity, typed.Map) and isinstance(before, typed.Ref):
+        if isinstance(entity, typed_tree.Map) and isinstance(before, typed_tree.Ref):
             axes = before.type.axes
             if set(axes) == set(entity.type.axes):
                 entity = self.ops.in_order(entity, axes)
@@ -234,7 +236,7 @@ class Checker(Loops):
             message = "WS0148 `+=` cannot add to a bool tensor"
             self.report.error(message, loc, "add to an integer tensor")
             return
-        self.out.append(typed.Store(tensor, index, value, accumulate, target.loc))
+        self.out.append(typed_tree.Store(tensor, index, value, accumulate, target.loc))
 
     # Branches
 
@@ -256,7 +258,7 @@ class Checker(Loops):
         orelse = self.block(node.orelse)
         self.dead = was_dead
         after_else, self.env = self.env, dict(outer)
-        merged: list[typed.Merged] = []
+        merged: list[typed_tree.Merged] = []
         for name in {**assigned(node.then), **assigned(node.orelse)}:
             if name not in self.live.after[id(node)]:
                 continue
@@ -265,12 +267,12 @@ class Checker(Loops):
                 continue
             self.env[name] = self.merge(name, after_then[name], after_else[name], node, merged)
         if not isinstance(cond, e.Poison):
-            self.out.append(typed.If(cond, then, orelse, tuple(merged), node.loc))
+            self.out.append(typed_tree.If(cond, then, orelse, tuple(merged), node.loc))
 
     def merge(
-        self, name: str, a: e.Entity, b: e.Entity, node: s.If, merged: list[typed.Merged]
+        self, name: str, a: e.Entity, b: e.Entity, node: s.If, merged: list[typed_tree.Merged]
     ) -> e.Entity:
-        if a == b and not isinstance(a, typed.Ref):
+        if a == b and not isinstance(a, typed_tree.Ref):
             return a
         x, y = self.as_value(a, node.loc), self.as_value(b, node.loc)
         if isinstance(x, e.Poison) or isinstance(y, e.Poison):
@@ -292,7 +294,7 @@ class Checker(Loops):
             hint = "write zeros(…) or full(…) in place of the number"
             return self._differ(name, p.type, q.type, node.loc, hint)
         result = Var(name, p.type)
-        merged.append(typed.Merged(p, q, result))
+        merged.append(typed_tree.Merged(p, q, result))
         return read(result, node.loc)
 
     def _differ(self, name: str, a: Tile, b: Tile, loc: Loc, hint: str) -> e.Poison:
@@ -339,7 +341,7 @@ class Checker(Loops):
         with self.report.inside(definition.name, loc):
             for param, arg in zip(definition.params, args, strict=True):
                 entity = arg.entity
-                keep = isinstance(entity, (typed.Typed, e.Literal, e.DimName))
+                keep = isinstance(entity, (typed_tree.Typed, e.Literal, e.DimName))
                 if keep and not isinstance(entity, e.Literal):
                     value = self.as_value(entity, arg.loc)
                     assert not isinstance(value, (e.Literal, e.Poison))
@@ -349,7 +351,7 @@ class Checker(Loops):
                 inner.statement(statement)
         returned = inner.returned or e.Several((), definition.name)
         if same is not None:
-            if isinstance(returned, typed.Typed) and not isinstance(returned, typed.Ref):
+            if isinstance(returned, typed_tree.Typed) and not isinstance(returned, typed_tree.Ref):
                 returned = read(self.let(definition.name, returned), loc)
             self.known[same] = returned, (self.out, args)
         return returned
@@ -363,7 +365,7 @@ def _same_call(definition: s.Definition, args: Sequence[e.Argument], block: int)
     told: list[Hashable] = [definition.loc, block]
     for arg in args:
         match arg.entity:
-            case typed.Ref():
+            case typed_tree.Ref():
                 told.append(id(arg.entity.var))
             case e.Literal():
                 told.append((type(arg.entity.value), repr(arg.entity.value)))
@@ -372,10 +374,10 @@ def _same_call(definition: s.Definition, args: Sequence[e.Argument], block: int)
     return tuple(told)
 
 
-def _stores(body: Sequence[typed.Statement]) -> bool:
+def _stores(body: Sequence[typed_tree.Statement]) -> bool:
     return any(
-        isinstance(x, typed.Store)
-        or (isinstance(x, (typed.ForTiles, typed.ForEach)) and _stores(x.body))
-        or (isinstance(x, typed.If) and (_stores(x.then) or _stores(x.orelse)))
+        isinstance(x, typed_tree.Store)
+        or (isinstance(x, (typed_tree.ForTiles, typed_tree.ForEach)) and _stores(x.body))
+        or (isinstance(x, typed_tree.If) and (_stores(x.then) or _stores(x.orelse)))
         for x in body
     )

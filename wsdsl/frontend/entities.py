@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from wsdsl.diagnostics import Loc
-from wsdsl.frontend import syntax, typed
+from wsdsl.frontend import syntax, typed_tree
 from wsdsl.frontend.foreign import meant
-from wsdsl.frontend.typed import AxisRef, TensorRef
-from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
+from wsdsl.frontend.typed_tree import AxisRef, TensorRef
+from wsdsl.ir.ops.tile import UNARY_FUNCTIONS
 from wsdsl.ir.types import DTYPES, DType
 
 WORDS = (
@@ -87,7 +87,7 @@ class Poison:
 
 
 POISON = Poison()
-Value = typed.Expr | Literal | Poison
+Value = typed_tree.Expr | Literal | Poison
 
 
 class PoisonedError(Exception):

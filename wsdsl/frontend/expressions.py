@@ -5,15 +5,15 @@ from __future__ import annotations
 from wsdsl.diagnostics import Loc, counted
 from wsdsl.frontend import entities as e
 from wsdsl.frontend import syntax as s
-from wsdsl.frontend import typed
-from wsdsl.frontend.dtypes import is_small
+from wsdsl.frontend import typed_tree
+from wsdsl.frontend.element_types import is_small
 from wsdsl.frontend.entities import Scope, suggestion
 from wsdsl.frontend.operators import Operators
 from wsdsl.frontend.ranges import outside
 from wsdsl.frontend.source import Report, in_brackets
-from wsdsl.frontend.typed import AxisRef, TensorRef
+from wsdsl.frontend.typed_tree import AxisRef, TensorRef
+from wsdsl.ir.hardware.wgmma_shapes import cast_to
 from wsdsl.ir.types import F32, I32, Tile
-from wsdsl.ir.wgmma import cast_to
 
 WHAT: dict[type, str] = {
     AxisRef: "a loop's axis",
@@ -35,17 +35,19 @@ def _instead(tensor: TensorRef, dim: str | int) -> str:
     return f"{last} of {tensor}"
 
 
-def _one_type(a: typed.Expr, b: typed.Expr) -> str:
+def _one_type(a: typed_tree.Expr, b: typed_tree.Expr) -> str:
     """The hint for operands of `@` of two types."""
     dtype = cast_to(a.type.dtype, b.type.dtype)
     casts = [f"`cast({x.loc.written}, {dtype})`" for x in (a, b) if x.type.dtype.name != dtype]
-    wide = [x for x in (a, b) if isinstance(x, typed.Map) and (x.fn, x.type.dtype) == ("mul", F32)]
+    wide = [
+        x for x in (a, b) if isinstance(x, typed_tree.Map) and (x.fn, x.type.dtype) == ("mul", F32)
+    ]
     summed = {*a.type.axes} & {*b.type.axes}
     behind = ""
     for x in wide:
         (own, factor) = sorted(x.args, key=lambda y: not summed & {*y.type.axes})
         sides = [y.loc.written for y in (own if y is x else y for y in (a, b))]
-        fits = isinstance(own, typed.Cast) and not summed & {*factor.type.axes}
+        fits = isinstance(own, typed_tree.Cast) and not summed & {*factor.type.axes}
         if fits and all(in_brackets(side) == side for side in sides):
             scaled = f"({' @ '.join(sides)}) * {in_brackets(factor.loc.written)}"
             behind = f"scale the matmul, `{scaled}`, or "
@@ -70,7 +72,7 @@ class Expressions:
         """Names that the definition assigns; as in Python they never mean one from outside."""
         self.dims: set[str] = set()
         """The dimensions of the kernel's tensors: those whose size is known at launch."""
-        self.out: list[typed.Statement] = []
+        self.out: list[typed_tree.Statement] = []
 
     def inline(self, ref: e.FunctionRef, args: list[e.Argument], loc: Loc) -> e.Entity:
         raise NotImplementedError
@@ -78,16 +80,16 @@ class Expressions:
     def word(self, name: str, node: s.Call) -> e.Entity:
         raise NotImplementedError
 
-    def let(self, name: str, value: typed.Expr) -> typed.Var:
-        var = typed.Var(name, value.type, value)
-        self.out.append(typed.Let(var, value))
+    def let(self, name: str, value: typed_tree.Expr) -> typed_tree.Var:
+        var = typed_tree.Var(name, value.type, value)
+        self.out.append(typed_tree.Let(var, value))
         return var
 
-    def once(self, name: str, value: typed.Expr) -> typed.Expr:
+    def once(self, name: str, value: typed_tree.Expr) -> typed_tree.Expr:
         """A value that is used several times, and computed once."""
-        if isinstance(value, typed.Ref):
+        if isinstance(value, typed_tree.Ref):
             return value
-        return typed.Ref(self.let(name, value), type=value.type, loc=value.loc)
+        return typed_tree.Ref(self.let(name, value), type=value.type, loc=value.loc)
 
     # Entities
 
@@ -146,7 +148,7 @@ class Expressions:
 
     def as_value(self, entity: e.Entity, loc: Loc) -> e.Value:
         if isinstance(entity, e.DimName):
-            return typed.DimSize(entity.name, type=Tile(I32), loc=loc)
+            return typed_tree.DimSize(entity.name, type=Tile(I32), loc=loc)
         if isinstance(entity, e.Foreign):
             return self.report.error(entity.what, loc, entity.hint)
         if isinstance(entity, e.Several) and not entity.items:
@@ -166,7 +168,7 @@ class Expressions:
             return self.report.error(message, loc, hint)
         return entity
 
-    def typed(self, node: s.Expr) -> typed.Expr | e.Poison:
+    def typed(self, node: s.Expr) -> typed_tree.Expr | e.Poison:
         """A value with a type; a number alone is an i32, f32 or bool."""
         return self.ops.value(self.value(node))
 
@@ -199,7 +201,7 @@ class Expressions:
             return self.ops.unsupported("@", x.dtype, node.loc, hint)
         free = [t for t in x.axes if t not in shared] + [t for t in y.axes if t not in shared]
         kind = Tile(F32 if x.dtype.is_float else I32, tuple(free))
-        return typed.Contract(a, b, type=kind, loc=node.loc)
+        return typed_tree.Contract(a, b, type=kind, loc=node.loc)
 
     # Indexing
 
@@ -235,9 +237,11 @@ class Expressions:
         for entry in index:
             axes += [entry.name] if isinstance(entry, AxisRef) else entry.type.axes
         kind = Tile(tensor.type.dtype, tuple(dict.fromkeys(axes)))
-        return typed.Load(tensor, index, type=kind, loc=node.loc)
+        return typed_tree.Load(tensor, index, type=kind, loc=node.loc)
 
-    def index(self, tensor: TensorRef, node: s.Subscript) -> tuple[typed.Entry, ...] | e.Poison:
+    def index(
+        self, tensor: TensorRef, node: s.Subscript
+    ) -> tuple[typed_tree.Entry, ...] | e.Poison:
         dims = tensor.type.dims
         if len(node.entries) != len(dims):
             has = f"`{tensor.name}` has {counted(len(dims), 'dimension')}"
@@ -257,7 +261,7 @@ class Expressions:
 
     def entry(
         self, tensor: TensorRef, dim: str | int, node: s.Expr | s.Colon
-    ) -> typed.Entry | e.Poison:
+    ) -> typed_tree.Entry | e.Poison:
         if isinstance(node, s.Colon):
             if isinstance(dim, int):
                 hint = f"name it in the declaration: {tensor.name}: …[…, D]"
@@ -283,7 +287,7 @@ class Expressions:
         return self.ops.cast(value, I32) if wide else value
 
     def outside(
-        self, tensor: TensorRef, dim: str | int, index: typed.Expr, loc: Loc
+        self, tensor: TensorRef, dim: str | int, index: typed_tree.Expr, loc: Loc
     ) -> e.Poison | None:
         """An error for an index that is no integer, or outside whatever the sizes."""
         if not index.type.dtype.is_integer:

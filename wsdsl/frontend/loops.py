@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from wsdsl.diagnostics import Loc, counted
 from wsdsl.frontend import syntax as s
-from wsdsl.frontend import typed
+from wsdsl.frontend import typed_tree
 from wsdsl.frontend.entities import POISON, Builtin, DimName, Literal, Poison, Scope
 from wsdsl.frontend.expressions import Expressions
 from wsdsl.frontend.liveness import Liveness, assigned, loop_variables
 from wsdsl.frontend.source import Report
-from wsdsl.frontend.typed import AxisRef, TensorRef, Var
+from wsdsl.frontend.typed_tree import AxisRef, TensorRef, Var
 from wsdsl.ir.types import I32, Tile
 from wsdsl.record import record
 
@@ -17,8 +17,8 @@ Body = tuple[s.Statement, ...]
 WALKED = "loop over a whole dimension, for k in tiles(K); mask the rest: where(index(k) < 4, x, 0)"
 
 
-def read(var: Var, loc: Loc) -> typed.Ref:
-    return typed.Ref(var, type=var.type, loc=loc)
+def read(var: Var, loc: Loc) -> typed_tree.Ref:
+    return typed_tree.Ref(var, type=var.type, loc=loc)
 
 
 @record
@@ -28,8 +28,8 @@ class Walked:
     target: s.Name
     dim: str
     word: str
-    start: typed.Expr | None = None
-    stop: typed.Expr | None = None
+    start: typed_tree.Expr | None = None
+    stop: typed_tree.Expr | None = None
     by: int = 0
 
 
@@ -44,7 +44,7 @@ class Loops(Expressions):
         self.variables: set[str] = set()
         """Of the loops so far, and of all in them."""
 
-    def block(self, body: Body) -> tuple[typed.Statement, ...]:
+    def block(self, body: Body) -> tuple[typed_tree.Statement, ...]:
         raise NotImplementedError
 
     def loop(self, node: s.For) -> None:
@@ -144,7 +144,7 @@ class Loops(Expressions):
             return None
         return [Walked(node.targets[0], dim, "tiles", start, stop)]
 
-    def bound(self, node: s.Expr) -> typed.Expr | Poison:
+    def bound(self, node: s.Expr) -> typed_tree.Expr | Poison:
         found = self.typed(node)
         if isinstance(found, Poison):
             return found
@@ -158,10 +158,10 @@ class Loops(Expressions):
         outer, around = dict(self.env), self.live.around[id(node)]
         names = [name for name in assigned(node.body) if name in around and name in outer]
         carried = [n for n in names if not isinstance(outer[n], TensorRef)]
-        levels: list[tuple[AxisRef | Var, dict[str, Var], dict[str, typed.Expr]]] = []
+        levels: list[tuple[AxisRef | Var, dict[str, Var], dict[str, typed_tree.Expr]]] = []
         for walked in loops:
             target = walked.target
-            inits: dict[str, typed.Expr] = {}
+            inits: dict[str, typed_tree.Expr] = {}
             args: dict[str, Var] = {}
             for name in carried:
                 init = self.ops.value(self.as_value(self.env[name], node.loc))
@@ -190,13 +190,15 @@ class Loops(Expressions):
                 self.lost[name] = f"set it before the loop: only the loop sets `{name}`"
         for (index, args, inits), walked in zip(reversed(levels), reversed(loops)):
             results = {n: Var(n, args[n].type) for n in args if n in last}
-            moved = tuple(typed.Carried(inits[n], args[n], last[n], results[n]) for n in results)
+            moved = tuple(
+                typed_tree.Carried(inits[n], args[n], last[n], results[n]) for n in results
+            )
             if isinstance(index, AxisRef):
-                made: typed.Statement = typed.ForTiles(
+                made: typed_tree.Statement = typed_tree.ForTiles(
                     index, walked.start, walked.stop, moved, body, node.loc
                 )
             else:
-                made = typed.ForEach(walked.dim, index, moved, body, node.loc)
+                made = typed_tree.ForEach(walked.dim, index, moved, body, node.loc)
             body = (made,)
             last = {n: read(results[n], node.loc) for n in results}
         self.out += body
@@ -206,7 +208,7 @@ class Loops(Expressions):
             if name not in last:
                 self.env[name] = POISON
 
-    def carried_on(self, name: str, arg: Var, node: s.For) -> typed.Expr:
+    def carried_on(self, name: str, arg: Var, node: s.For) -> typed_tree.Expr:
         """What a carried name stands for at the end of the body."""
         fallback = read(arg, node.loc)
         value = self.as_value(self.env[name], node.loc)

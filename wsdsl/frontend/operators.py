@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from wsdsl.diagnostics import Loc
-from wsdsl.frontend import dtypes, typed
+from wsdsl.frontend import element_types, typed_tree
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value, sound
 from wsdsl.frontend.ranges import range_of
@@ -46,13 +46,17 @@ class Operators:
     def __init__(self, report: Report) -> None:
         self.report = report
 
-    def constant(self, literal: Literal, dtype: DType, loc: Loc) -> typed.Expr | Poison:
-        wrong = dtypes.misfit(literal.value, dtype)
+    def constant(self, literal: Literal, dtype: DType, loc: Loc) -> typed_tree.Expr | Poison:
+        wrong = element_types.misfit(literal.value, dtype)
         if wrong:
-            return self.report.error(f"WS0188 {wrong}", loc, dtypes.wider(literal.value, dtype))
-        return typed.Const(dtypes.as_dtype(literal.value, dtype), type=Tile(dtype), loc=loc)
+            return self.report.error(
+                f"WS0188 {wrong}", loc, element_types.wider(literal.value, dtype)
+            )
+        return typed_tree.Const(
+            element_types.as_dtype(literal.value, dtype), type=Tile(dtype), loc=loc
+        )
 
-    def value(self, value: Value) -> typed.Expr | Poison:
+    def value(self, value: Value) -> typed_tree.Expr | Poison:
         """A value with a type: a number that stands alone is an i32, f32 or bool."""
         if not isinstance(value, Literal):
             return value
@@ -60,14 +64,14 @@ class Operators:
         dtype = BOOL if isinstance(number, bool) else I32 if isinstance(number, int) else F32
         return self.constant(value, dtype, value.loc)
 
-    def cast(self, x: typed.Expr, dtype: DType) -> typed.Expr:
+    def cast(self, x: typed_tree.Expr, dtype: DType) -> typed_tree.Expr:
         if x.type.dtype == dtype:
             return x
-        return typed.Cast(x, type=Tile(dtype, x.type.axes), loc=x.loc)
+        return typed_tree.Cast(x, type=Tile(dtype, x.type.axes), loc=x.loc)
 
     def common(
         self, values: Sequence[Value], loc: Loc, what: str, *, chosen: bool = False
-    ) -> tuple[list[typed.Expr], DType] | Poison:
+    ) -> tuple[list[typed_tree.Expr], DType] | Poison:
         """The values in one dtype: literals take it, the narrower of two floats is widened. Floats
         of under 16 bits become f32, unless one of the values is `chosen`, and nothing computed.
         """
@@ -81,21 +85,21 @@ class Operators:
         else:
             dtype = held[0].type.dtype
             for other in held[1:]:
-                found = dtypes.promote(dtype, other.type.dtype)
+                found = element_types.promote(dtype, other.type.dtype)
                 if found is None:
                     floats = dtype.is_float or other.type.dtype.is_float
                     hint = f"cast one of them, as in cast(x, {F32 if floats else dtype})"
                     return self.differ(what, dtype, other.type.dtype, loc, hint)
                 dtype = found
-            dtype = F32 if dtypes.is_small(dtype) and not chosen else dtype
-        made: list[typed.Expr] = []
+            dtype = F32 if element_types.is_small(dtype) and not chosen else dtype
+        made: list[typed_tree.Expr] = []
         for v in values:
             if isinstance(v, Literal):
                 constant = self.constant(v, dtype, v.loc)
                 if isinstance(constant, Poison):
                     return POISON
-                if dtypes.is_small(dtype) and dtypes.is_rounded(v.value, dtype):
-                    number = dtypes.show_number(v.value)
+                if element_types.is_small(dtype) and element_types.is_rounded(v.value, dtype):
+                    number = element_types.show_number(v.value)
                     hint = f"write cast({number}, {dtype}) to round it, or cast(x, f32)"
                     message = f"WS0189 {dtype} cannot represent {number}"
                     return self.report.error(message, v.loc, hint)
@@ -111,21 +115,30 @@ class Operators:
     def unsupported(self, function: str, dtype: DType | str, loc: Loc, hint: str) -> Poison:
         return self.report.error(f"WS0191 `{function}` does not support {dtype}", loc, hint)
 
-    def map(self, fn: str, args: Sequence[typed.Expr], dtype: DType, loc: Loc) -> typed.Expr:
+    def map(
+        self, fn: str, args: Sequence[typed_tree.Expr], dtype: DType, loc: Loc
+    ) -> typed_tree.Expr:
         axes = merged_axes([a.type for a in args])
-        return typed.Map(fn, tuple(args), type=Tile(dtype, axes), loc=loc)
+        return typed_tree.Map(fn, tuple(args), type=Tile(dtype, axes), loc=loc)
 
     def rounded_once(
-        self, fn: str, args: Sequence[typed.Expr], values: Sequence[Value], dtype: DType, loc: Loc
-    ) -> typed.Expr:
+        self,
+        fn: str,
+        args: Sequence[typed_tree.Expr],
+        values: Sequence[Value],
+        dtype: DType,
+        loc: Loc,
+    ) -> typed_tree.Expr:
         """A map of `dtype`, or a comparison: of f32 where a literal among the values loses digits
         in the type of the args.
         """
         own = args[0].type.dtype
-        if not any(isinstance(v, Literal) and dtypes.loses_digits(v.value, own) for v in values):
+        if not any(
+            isinstance(v, Literal) and element_types.loses_digits(v.value, own) for v in values
+        ):
             return self.map(fn, args, dtype, loc)
         wide = [
-            typed.Const(float(v.value), type=Tile(F32), loc=a.loc)
+            typed_tree.Const(float(v.value), type=Tile(F32), loc=a.loc)
             if isinstance(v, Literal)
             else self.cast(a, F32)
             for v, a in zip(values, args, strict=True)
@@ -154,7 +167,7 @@ class Operators:
         kind = BOOL if op in COMPARED else dtype
         return self.rounded_once(BINARY[op], args, (a, b), kind, loc)
 
-    def _divide(self, fn: str, a: typed.Expr, b: typed.Expr, loc: Loc) -> typed.Expr:
+    def _divide(self, fn: str, a: typed_tree.Expr, b: typed_tree.Expr, loc: Loc) -> typed_tree.Expr:
         """What the hardware leaves open is said: by 0 everything is 0, and the lowest number by -1
         wraps.
         """
@@ -163,8 +176,10 @@ class Operators:
         odd = [n for n in (0, -1) if found.low <= n <= found.high]
         if not odd:
             return self.map(fn, [a, b], dtype, loc)
-        zero, one = (typed.Const(n, type=kind, loc=loc) for n in (0, 1))
-        tests = [self.map("eq", [b, typed.Const(n, type=kind, loc=loc)], BOOL, loc) for n in odd]
+        zero, one = (typed_tree.Const(n, type=kind, loc=loc) for n in (0, 1))
+        tests = [
+            self.map("eq", [b, typed_tree.Const(n, type=kind, loc=loc)], BOOL, loc) for n in odd
+        ]
         test = tests[0] if len(tests) == 1 else self.map("or", tests, BOOL, loc)
         divided = self.map(fn, [a, self.map("where", [test, one, b], dtype, loc)], dtype, loc)
         rest = self.map("mul", [a, b], dtype, loc) if fn == "floordiv" else zero
@@ -175,7 +190,9 @@ class Operators:
         hint = "use numbers that Python can compute; element types have up to 32 bits"
 
         def error(fact: str, hint: str = hint) -> Poison:
-            shown = f"{dtypes.show_number(a.value)} {op} {dtypes.show_number(b.value)}"
+            shown = (
+                f"{element_types.show_number(a.value)} {op} {element_types.show_number(b.value)}"
+            )
             return self.report.error(f"WS0194 {shown} {fact}", loc, hint)
 
         if op in ("<<", "**") and abs(b.value) > MAX_BITS:
@@ -204,7 +221,7 @@ class Operators:
                 flipped = not a.value if isinstance(a.value, bool) else ~int(a.value)
                 return Literal(flipped, loc=loc)
             return Literal(-a.value if op == "-" else a.value, loc=loc)
-        a = self.cast(a, F32) if dtypes.is_small(a.type.dtype) and op == "-" else a
+        a = self.cast(a, F32) if element_types.is_small(a.type.dtype) and op == "-" else a
         dtype = a.type.dtype
         if op == "~" and dtype.is_float:
             return self.unsupported(op, dtype, loc, BITCAST_FIRST)
@@ -222,7 +239,7 @@ class Operators:
             return self.unsupported(fn, dtype, loc, hint)
         return self.map(fn, args, dtype, loc)
 
-    def cast_constant(self, literal: Literal, dtype: DType) -> typed.Expr | Poison:
+    def cast_constant(self, literal: Literal, dtype: DType) -> typed_tree.Expr | Poison:
         number = literal.value
         if dtype == BOOL:
             number = bool(number)
@@ -232,15 +249,15 @@ class Operators:
             number = int(number)
         return self.constant(Literal(number, loc=literal.loc), dtype, literal.loc)
 
-    def in_order(self, x: typed.Expr, axes: tuple[str, ...]) -> typed.Expr:
+    def in_order(self, x: typed_tree.Expr, axes: tuple[str, ...]) -> typed_tree.Expr:
         """The same tile with its axes listed in another order: what a loop carries or an `if`
         merges has one type, although the order means nothing to a kernel."""
         if x.type.axes == axes:
             return x
         kind = Tile(x.type.dtype, axes)
-        if isinstance(x, typed.Map):
-            return typed.Map(x.fn, x.args, type=kind, loc=x.loc)
-        return typed.Map("or" if kind.dtype == BOOL else "max", (x, x), type=kind, loc=x.loc)
+        if isinstance(x, typed_tree.Map):
+            return typed_tree.Map(x.fn, x.args, type=kind, loc=x.loc)
+        return typed_tree.Map("or" if kind.dtype == BOOL else "max", (x, x), type=kind, loc=x.loc)
 
 
 # More than any element type holds; Python itself refuses to read very long ones.

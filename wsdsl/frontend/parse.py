@@ -10,7 +10,7 @@ from lark.lexer import Token
 from lark.tree import Tree
 
 from wsdsl.diagnostics import Finding, Loc, ParseError
-from wsdsl.frontend import explain, syntax
+from wsdsl.frontend import syntax, syntax_hints
 from wsdsl.frontend.build import Builder, Kind
 from wsdsl.frontend.grammar import LayoutError, parser
 from wsdsl.frontend.source import Source
@@ -50,10 +50,12 @@ def _tree(source: Source) -> Tree[Token]:
         except UnexpectedToken as e:
             token = cast(Token, e.token)
             behind = text[token.end_pos or len(text) :]
-            message, hint = explain.unexpected(token, e.accepts or e.expected, layout.seen, behind)
+            message, hint = syntax_hints.unexpected(
+                token, e.accepts or e.expected, layout.seen, behind
+            )
             raise ParseError(_at(source, token, message, hint)) from None
         except UnexpectedCharacters as e:
-            message, hint = explain.strange(text[e.pos_in_stream or 0])
+            message, hint = syntax_hints.strange(text[e.pos_in_stream or 0])
             loc = source.loc(e.line, e.column, e.line, e.column + 1)
             raise ParseError(message, loc, hint) from None
         except LayoutError as e:

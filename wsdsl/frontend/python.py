@@ -14,10 +14,10 @@ from wsdsl.frontend import syntax as s
 from wsdsl.frontend.build import Kind
 from wsdsl.frontend.entities import WORDS, Capture, Scope
 from wsdsl.frontend.foreign import meant
+from wsdsl.frontend.kernel_source import Written
 from wsdsl.frontend.parse import parse
 from wsdsl.frontend.source import Source
 from wsdsl.ir.types import DTYPES
-from wsdsl.written import Written
 
 NOTHING = object()
 NOWHERE = Loc("<python>", 0, 0, 0)

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wsdsl.frontend import typed
-from wsdsl.ir.global_memory import MAX_SIZE
-from wsdsl.ir.intervals import Interval, image
+from wsdsl.frontend import typed_tree
+from wsdsl.ir.analysis.intervals import Interval, image
+from wsdsl.ir.hardware.gmem import MAX_SIZE
 from wsdsl.ir.types import I32
 from wsdsl.lazy import of_each
 from wsdsl.record import record
@@ -20,13 +20,13 @@ WRAP = 1 << 32
 WRAPPING = ("add", "sub", "mul")
 
 
-def range_of(x: typed.Expr) -> Interval:
+def range_of(x: typed_tree.Expr) -> Interval:
     """All that an integer expression can be: of what is unknown, or may wrap, all of its type."""
     held, found = Interval(*x.type.dtype.limits), _range(x)
     return held if found is None or found.low < held.low or found.high > held.high else found
 
 
-def may_wrap(x: typed.Map) -> bool:
+def may_wrap(x: typed_tree.Map) -> bool:
     """Whether a sum, difference or product of integers may be too large for its type, as far as
     the text alone tells. What is computed of sizes, and used as an index, is no larger than they.
     """
@@ -35,7 +35,7 @@ def may_wrap(x: typed.Map) -> bool:
     return found is not None and (found.low < held.low or found.high > held.high)
 
 
-def outside(x: typed.Expr, size: int | str) -> str:
+def outside(x: typed_tree.Expr, size: int | str) -> str:
     """Why an index lies outside of a dimension, whatever the size of one with a name; or
     nothing.
     """
@@ -95,7 +95,7 @@ class Reach(NamedTuple):
     high: Bound
 
 
-def _reach(x: typed.Expr) -> Reach:
+def _reach(x: typed_tree.Expr) -> Reach:
     """All that an integer expression can be, by the sizes of dimensions; of i32 but for multiples
     of `WRAP`, which a sum may wrap by.
     """
@@ -106,51 +106,51 @@ def _reach(x: typed.Expr) -> Reach:
     return found
 
 
-def _by_sizes(x: typed.Expr) -> Reach | None:
+def _by_sizes(x: typed_tree.Expr) -> Reach | None:
     match x:
-        case typed.Ref(var=typed.Var(counts=dim)) if dim:
+        case typed_tree.Ref(var=typed_tree.Var(counts=dim)) if dim:
             return Reach(Bound(0), Bound.of(dim, -1))
-        case typed.Ref() if x.var.value is not None:
+        case typed_tree.Ref() if x.var.value is not None:
             return _reach_of(x.var)
-        case typed.Index():
+        case typed_tree.Index():
             return Reach(Bound(0), Bound.of(x.axis.dim, -1))
-        case typed.End():
+        case typed_tree.End():
             return Reach(Bound(0), Bound.of(x.axis.dim))
-        case typed.DimSize():
+        case typed_tree.DimSize():
             return Reach(Bound.of(x.dim), Bound.of(x.dim))
-        case typed.Full():
+        case typed_tree.Full():
             return _reach(x.value)
-        case typed.Map(fn="mul", args=(a, typed.Const(value=int(by)))) if by >= 0:
+        case typed_tree.Map(fn="mul", args=(a, typed_tree.Const(value=int(by)))) if by >= 0:
             (low, high) = _reach(a)
             return Reach(low.times(by), high.times(by))
-        case typed.Map(fn="neg", args=(a,)):
+        case typed_tree.Map(fn="neg", args=(a,)):
             (low, high) = _reach(a)
             return Reach(high.times(-1), low.times(-1))
-        case typed.Map(fn="add", args=(a, b)):
+        case typed_tree.Map(fn="add", args=(a, b)):
             (p, q), (r, t) = _reach(a), _reach(b)
             return Reach(p + r, q + t)
-        case typed.Map(fn="sub", args=(a, b)):
+        case typed_tree.Map(fn="sub", args=(a, b)):
             (p, q), (r, t) = _reach(a), _reach(b)
             return Reach(p - t, q - r)
         case _:
             return None
 
 
-def _range(x: typed.Expr) -> Interval | None:
+def _range(x: typed_tree.Expr) -> Interval | None:
     match x:
-        case typed.Const() if isinstance(x.value, int):
+        case typed_tree.Const() if isinstance(x.value, int):
             return Interval(int(x.value), int(x.value))
-        case typed.Ref():
+        case typed_tree.Ref():
             return Interval(0, INDICES_END) if x.var.counts else _range_of(x.var)
-        case typed.Index():
+        case typed_tree.Index():
             return Interval(0, INDICES_END)
-        case typed.End() | typed.DimSize():
+        case typed_tree.End() | typed_tree.DimSize():
             return Interval(0, MAX_SIZE)
-        case typed.Full():
+        case typed_tree.Full():
             return range_of(x.value)
-        case typed.Cast():
+        case typed_tree.Cast():
             return range_of(x.x) if x.x.type.dtype.is_integer else None
-        case typed.Map():
+        case typed_tree.Map():
             chosen = x.args[1:] if x.fn == "where" else x.args
             return _mapped(x.fn, [range_of(a) for a in chosen])
         case _:
@@ -158,13 +158,13 @@ def _range(x: typed.Expr) -> Interval | None:
 
 
 @of_each
-def _reach_of(var: typed.Var) -> Reach:
+def _reach_of(var: typed_tree.Var) -> Reach:
     assert var.value is not None
     return _reach(var.value)
 
 
 @of_each
-def _range_of(var: typed.Var) -> Interval | None:
+def _range_of(var: typed_tree.Var) -> Interval | None:
     return None if var.value is None else range_of(var.value)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wsdsl.frontend import syntax as s
-from wsdsl.frontend import typed
-from wsdsl.frontend.dtypes import is_small
+from wsdsl.frontend import typed_tree
+from wsdsl.frontend.element_types import is_small
 from wsdsl.frontend.entities import POISON, DimName, Entity, Poison, Several, Value, sound
 from wsdsl.frontend.expressions import Expressions
-from wsdsl.frontend.typed import AxisRef
-from wsdsl.ir.tile_ops import NOWHERE
+from wsdsl.frontend.typed_tree import AxisRef
+from wsdsl.ir.ops.tile import NOWHERE
 from wsdsl.ir.types import BOOL, F32, I32, Tile
 
 Word = Callable[[Expressions, s.Call], Entity]
@@ -64,7 +64,7 @@ def _of_what(e: Expressions, name: str, node: s.Call) -> Poison:
 
 def _tile_and_axis(
     e: Expressions, name: str, node: s.Call, over: s.Keyword
-) -> tuple[typed.Expr, AxisRef] | Poison:
+) -> tuple[typed_tree.Expr, AxisRef] | Poison:
     if len(node.args) != 1 and name != "topk":
         hint = f"combine them first: {name}(a + b, over=axis)"
         return e.miscounted(f"{name}(…, over=…)", 1, len(node.args), node.loc, hint)
@@ -87,23 +87,23 @@ def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
     if per == 1:
         return x
     if per:
-        return typed.Reduce(fn, x, axis, per, type=x.type, loc=node.loc)
+        return typed_tree.Reduce(fn, x, axis, per, type=x.type, loc=node.loc)
     return _over_axis(fn, x, axis, node)
 
 
-def _summed(e: Expressions, x: typed.Expr) -> typed.Expr:
+def _summed(e: Expressions, x: typed_tree.Expr) -> typed_tree.Expr:
     """As products do: what a tile adds up to must not be rounded, or overflow, tile by tile."""
     dtype = x.type.dtype
     narrow = dtype.is_float or dtype.bits < 32
     return e.ops.cast(x, F32 if dtype.is_float else I32) if narrow else x
 
 
-def _over_axis(fn: str, x: typed.Expr, axis: AxisRef, node: s.Call) -> typed.Reduce:
+def _over_axis(fn: str, x: typed_tree.Expr, axis: AxisRef, node: s.Call) -> typed_tree.Reduce:
     rest = tuple(a for a in x.type.axes if a != axis.name)
-    return typed.Reduce(fn, x, axis, type=Tile(x.type.dtype, rest), loc=node.loc)
+    return typed_tree.Reduce(fn, x, axis, type=Tile(x.type.dtype, rest), loc=node.loc)
 
 
-def _given(e: Expressions, name: str, node: s.Call) -> tuple[typed.Expr, AxisRef] | Poison:
+def _given(e: Expressions, name: str, node: s.Call) -> tuple[typed_tree.Expr, AxisRef] | Poison:
     """The tile and the axis of a word that is nothing without `over`."""
     over = _over(e, name, node)
     if isinstance(over, Poison):
@@ -114,7 +114,7 @@ def _given(e: Expressions, name: str, node: s.Call) -> tuple[typed.Expr, AxisRef
 def cumsum(e: Expressions, node: s.Call) -> Entity:
     x, axis = sound(_given(e, "cumsum", node))
     x = _summed(e, x)
-    return typed.Scan(x, axis, type=x.type, loc=node.loc)
+    return typed_tree.Scan(x, axis, type=x.type, loc=node.loc)
 
 
 def position(name: str) -> Word:
@@ -128,8 +128,8 @@ def position(name: str) -> Word:
         if x.type.dtype.is_float:
             is_nan = e.ops.map("ne", [x, x], BOOL, node.loc)
             here = e.ops.map("or", [here, is_nan], BOOL, node.loc)
-        index = typed.Index(axis, type=Tile(I32, (axis.name,)), loc=node.loc)
-        nowhere = typed.Const(NOWHERE, type=Tile(I32), loc=node.loc)
+        index = typed_tree.Index(axis, type=Tile(I32, (axis.name,)), loc=node.loc)
+        nowhere = typed_tree.Const(NOWHERE, type=Tile(I32), loc=node.loc)
         places = e.ops.map("where", [here, index, nowhere], I32, node.loc)
         return _over_axis("min", e.ops.in_order(places, x.type.axes), axis, node)
 
@@ -156,7 +156,7 @@ def topk(e: Expressions, node: s.Call) -> Entity:
     x = e.once("x", e.ops.cast(x, F32) if is_small(x.type.dtype) else x)
     axes = tuple(into.name if a == axis.name else a for a in x.type.axes)
     kinds = Tile(x.type.dtype, axes), Tile(I32, axes)
-    known: list[typed.Expr] = []
+    known: list[typed_tree.Expr] = []
     for held, kind, arg in zip(before, kinds, node.args[2:], strict=False):
         if isinstance(held, Poison):
             return held
@@ -167,7 +167,7 @@ def topk(e: Expressions, node: s.Call) -> Entity:
         known.append(e.once("before", held))
     taken = AxisRef(into.name, into.name, whole=True)
     values, places = (
-        typed.TopK(x, axis, taken, tuple(known), where, type=kind, loc=node.loc)
+        typed_tree.TopK(x, axis, taken, tuple(known), where, type=kind, loc=node.loc)
         for where, kind in zip((False, True), kinds, strict=True)
     )
     return Several((values, places), "topk")

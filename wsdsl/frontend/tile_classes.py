@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, regions
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import DType, Tensor, Tile
-from wsdsl.ir.walk import walk, yielded
 
 REDUCTIONS = ("add", "max", "min")
 SCALED = ("zero", "same", *REDUCTIONS)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.diagnostics import Loc
-from wsdsl.frontend import typed as t
+from wsdsl.frontend import typed_tree as t
 from wsdsl.frontend.ranges import may_wrap
-from wsdsl.ir import tile_ops as ops
 from wsdsl.ir.op import Kernel, OneResult, Op, Region, Value
+from wsdsl.ir.ops import tile as ops
+from wsdsl.ir.rewriter import Namer
 from wsdsl.ir.types import I32, Axis, Tile
-from wsdsl.ir.walk import Namer
 
 
 def to_ir(kernel: t.TypedKernel) -> Kernel:

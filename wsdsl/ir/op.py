@@ -17,10 +17,10 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir.hardware.target import Target, target_of
 from wsdsl.ir.op_fields import FieldKind, fields_of, names_of, op_name
 from wsdsl.ir.plan import Plan
 from wsdsl.ir.printer import definition, literal, print_region
-from wsdsl.ir.target import Target, target_of
 from wsdsl.ir.types import Value as Value
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule

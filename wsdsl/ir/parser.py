@@ -15,22 +15,22 @@ from lark.exceptions import UnexpectedEOF, UnexpectedToken
 
 from wsdsl.deprecation import current_fields
 from wsdsl.diagnostics import Loc, ParseError, WsdslError
-from wsdsl.ir import (
-    barrier_ops,
-    counter_ops,
-    fragment_ops,
-    memory_ops,
-    pipeline_ops,
-    prefetch_ops,
-    slot_ops,
-    tensor_ops,
-    tile_ops,
-    transpose_ops,
-)
 from wsdsl.ir import types as t
-from wsdsl.ir.attribute_rules import fits, shown
 from wsdsl.ir.op import LEVELS, Kernel, Op, Region, Value, ops_of
 from wsdsl.ir.op_fields import fields_of, op_name
+from wsdsl.ir.ops import (
+    fragment,
+    histogram,
+    mbarrier,
+    pipeline,
+    prefetch,
+    smem,
+    stage,
+    tcgen05,
+    tile,
+    transpose,
+)
+from wsdsl.ir.verify.attribute_ranges import fits, shown
 from wsdsl.schedule import Schedule
 
 DOCS = "compare with docs/ir.md"
@@ -256,8 +256,8 @@ _hints = cache(get_type_hints)
 
 
 MODULES: tuple[ModuleType, ...] = (
-    tile_ops, pipeline_ops, slot_ops, barrier_ops, memory_ops, prefetch_ops, counter_ops,
-    fragment_ops, tensor_ops, transpose_ops,
+    tile, pipeline, stage, mbarrier, smem, prefetch, histogram,
+    fragment, tcgen05, transpose,
 )  # fmt: skip
 
 OPS = {op_name(cls): cls for module in MODULES for cls in ops_of(module)}

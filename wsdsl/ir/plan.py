@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wsdsl.ir.counter_layout import counter_bytes
-from wsdsl.ir.target import Target
+from wsdsl.ir.hardware.histogram_layout import counter_bytes
+from wsdsl.ir.hardware.target import Target
 from wsdsl.record import record
 from wsdsl.schedule import Schedule
 
@@ -59,7 +59,7 @@ class PlannedPartition:
 
 @record
 class PlannedCounters:
-    """A CTA's counters of the first `extents` elements of a tensor; see `ir/counter_ops.py`."""
+    """A CTA's counters of the first `extents` elements of a tensor; see `ir/ops/histogram.py`."""
 
     tensor: str
     extents: tuple[int, ...]

@@ -8,7 +8,7 @@ and whoever does one but the first needs what the piece in front of it has summe
 - `DataParallel`: whole tiles, worker by worker ("grid", "persistent"). The CTAs of a worker that is
   a cluster may share the contraction of each tile: each has the same number of steps, the last of
   which may reach over its end, so that they stay together. "dynamic" is a "grid" of which workers
-  that run take over those that have not started (`ir/claims.py`).
+  that run take over those that have not started (`ir/ops/clc.py`).
 - `SplitK`: every tile in `splits` equal pieces (fewer where there are fewer workers); a worker does
   the same piece of one tile after the other. Pieces that run together go through the contraction
   together too, each every `splits`-th step, so that what they read of a row at one time lies

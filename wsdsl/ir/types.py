@@ -191,7 +191,8 @@ class Tile:
 @record
 class Tensor:
     """A tensor in GMEM; a dimension is a name or a fixed size, the last one is contiguous. Its last
-    two dimensions may be `packed`: in blocks, each in the order of fragments (`ir/packing.py`).
+    two dimensions may be `packed`: in blocks, each in the order of fragments
+    (`ir/hardware/packed_layout.py`).
     """
 
     dtype: DType

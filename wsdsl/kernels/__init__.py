@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.callee import repeated_function
+from wsdsl.dispatch.callee import repeated_function
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.gemm.matmul import Matmul, matmul
-from wsdsl.kernels.gemm.product import Product
+from wsdsl.kernels.gemm.matmul_call import Product
 from wsdsl.kernels.torch_ops import traced_rows, with_gradient
 
 if TYPE_CHECKING:

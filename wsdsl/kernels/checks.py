@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.diagnostics import LaunchError
-from wsdsl.kernels.gemm.dtypes import OUTPUTS, TWO_DTYPES, dtype_of, wrong_dtype, wrong_shape
-from wsdsl.runtime.interop import describe
-from wsdsl.runtime.views import contiguous_strides
+from wsdsl.kernels.gemm.matmul_dtypes import OUTPUTS, TWO_DTYPES, dtype_of, wrong_dtype, wrong_shape
+from wsdsl.runtime.arrays.interop import describe
+from wsdsl.runtime.arrays.views import contiguous_strides
 
 AS_BITS = {"u16": "bf16"}
 """CuPy's type for the bits of a type that CuPy lacks, and that type."""

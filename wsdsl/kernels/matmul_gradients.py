@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from wsdsl.kernels.gemm.form import BLOCK
+from wsdsl.kernels.gemm.matmul_source import BLOCK
 from wsdsl.kernels.gemm.operands import ARRAYS, Operands, Options
-from wsdsl.runtime.views import ArrayView, dtype_named
+from wsdsl.runtime.arrays.views import ArrayView, dtype_named
 
 _modules = sys.modules
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wsdsl.diagnostics import WsdslError
-from wsdsl.kernels.arrays import OF_HOST
+from wsdsl.kernels.host_arrays import OF_HOST
 from wsdsl.record import record
 
 SIZE = 8

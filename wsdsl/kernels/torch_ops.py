@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from wsdsl.dynamo import is_traced
-from wsdsl.kernels.gemm.dtypes import dtype_of
+from wsdsl.kernels.gemm.matmul_dtypes import dtype_of
 from wsdsl.kernels.matmul_gradients import matmul_backward, operands_of, stored_backward
-from wsdsl.runtime.interop import has_gradient
+from wsdsl.runtime.arrays.interop import has_gradient
 from wsdsl.torch_op import DEVICES, define, library, torch_dtype
 
 MATMUL = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from wsdsl.ir.intervals import walks_a_part
+from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.tile_ops import ForEach, ForTiles, Store, Whole, Yield
+from wsdsl.ir.ops.tile import ForEach, ForTiles, Store, Whole, Yield
+from wsdsl.ir.rewriter import definitions, retype
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import definitions, retype
 
 
 @once

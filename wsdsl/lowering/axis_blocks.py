@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands
+from wsdsl.ir.ops import tile as t
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.cooperation import num_shares

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
-from wsdsl.ir.fragment_ops import ConvertLayout
 from wsdsl.ir.op import Region, Value, with_fields
-from wsdsl.ir.tile_ops import Contract, Full, Load, Lookup
+from wsdsl.ir.ops.fragment import ConvertLayout
+from wsdsl.ir.ops.mbarrier import ArriveBarrier, ForRange
+from wsdsl.ir.ops.tile import Contract, Full, Load, Lookup
+from wsdsl.ir.rewriter import uses, yielded
 from wsdsl.ir.types import Fragment, State, Tile, Type
-from wsdsl.ir.walk import uses, yielded
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding, Loc
-from wsdsl.ir import tile_ops as t
+from wsdsl.ir.analysis.tile_widths import WIDTH_STEP, narrowings
+from wsdsl.ir.hardware.wgmma_shapes import columns_fault
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_width import WIDTH_STEP, narrowings
+from wsdsl.ir.ops import tile as t
 from wsdsl.ir.types import Axis
-from wsdsl.ir.wgmma import columns_fault
 from wsdsl.lowering import cooperation
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.epilogue_operands import all_lines, epilogue_slots, subtile_widths

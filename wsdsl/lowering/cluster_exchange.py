@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsdsl.ir import barrier_ops as bar
-from wsdsl.ir.memory_ops import ReceiveFragment, SendFragment
-from wsdsl.ir.pipeline_ops import AddInCluster
+from wsdsl.ir.ops import mbarrier as bar
+from wsdsl.ir.ops.pipeline import AddInCluster
+from wsdsl.ir.ops.smem import ReceiveFragment, SendFragment
 from wsdsl.ir.types import Shared, Value
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.partition_context import PartitionContext

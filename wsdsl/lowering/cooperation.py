@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from wsdsl.ir.memory_ops import ClearPanels, ThreadLoad
 from wsdsl.ir.op import Kernel, Value, once_each, walk
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import ClearPanels, ThreadLoad
+from wsdsl.ir.ops.tile import Contract
 from wsdsl.ir.types import Axis, Role
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.schedule import Schedule

@@ -23,14 +23,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from wsdsl.diagnostics import Finding, counted
-from wsdsl.ir.counter_ops import AddCounters, ClearCounters, StoreCounters
-from wsdsl.ir.global_memory import ADDED_ATOMICALLY
-from wsdsl.ir.memory_ops import AllocateShared, StoreGlobal
+from wsdsl.ir.analysis.tensor_accesses import touches
+from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel, Op, Value, once
+from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
+from wsdsl.ir.ops.smem import AllocateShared, StoreGlobal
+from wsdsl.ir.ops.tile import Contract, Store
 from wsdsl.ir.plan import PlannedCounters
-from wsdsl.ir.swizzle import SMEM_ALIGN
-from wsdsl.ir.tensor_accesses import touches
-from wsdsl.ir.tile_ops import Contract, Store
 from wsdsl.ir.types import Axis, Shared
 from wsdsl.lowering.axes import is_scattered
 from wsdsl.lowering.footprint import smem_bytes

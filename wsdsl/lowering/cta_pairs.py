@@ -14,9 +14,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, Value, once, walk
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire
-from wsdsl.ir.tile_ops import Contract, Load
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.stage import ConsumerWait, ProducerAcquire
+from wsdsl.ir.ops.tile import Contract, Load
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.dependence import depending, loops_depend

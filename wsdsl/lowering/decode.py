@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir import tile_ops as t
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
+from wsdsl.ir.hardware.wgmma_shapes import may_be_mn_major
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.rewriter import made_of
 from wsdsl.ir.types import Axis, Role, Sizes, Tile
-from wsdsl.ir.walk import made_of
-from wsdsl.ir.wgmma import may_be_mn_major
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.lowering.schedule_findings import extent_fault

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wsdsl.ir.op import Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If
-from wsdsl.ir.walk import used_inside, walk, yielded
+from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles, If
+from wsdsl.ir.rewriter import used_inside, walk, yielded
 
 
 def depending(body: Region, index: Value) -> set[Value]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wsdsl.ir.barrier_ops import CtaRank
-from wsdsl.ir.memory_ops import StoreGlobal
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.ops.mbarrier import CtaRank
+from wsdsl.ir.ops.smem import StoreGlobal
+from wsdsl.ir.ops.tile import Store
 from wsdsl.ir.types import I32, Axis, Fragment
 from wsdsl.lowering.axis_blocks import block_of, is_even, stored_blocks
 from wsdsl.lowering.builder import INT

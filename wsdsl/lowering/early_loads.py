@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
-from wsdsl.ir.barrier_ops import ClusterIndex, CtaIndex, CtaRank, ForRange, NumClusters, NumCtas
-from wsdsl.ir.memory_ops import TmaLoad
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.prefetch_ops import PrefetchBox
-from wsdsl.ir.tile_ops import Constant, DimSize, Load, Lookup, Map, Store
+from wsdsl.ir.ops.mbarrier import ClusterIndex, CtaIndex, CtaRank, ForRange, NumClusters, NumCtas
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.prefetch import PrefetchBox
+from wsdsl.ir.ops.smem import TmaLoad
+from wsdsl.ir.ops.tile import Constant, DimSize, Load, Lookup, Map, Store
+from wsdsl.ir.rewriter import Namer, makers, walk
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import Namer, makers, walk
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.slots import SlotGroup, operand_slots

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands, regions, results_of
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Full, If, Store, Yield
-from wsdsl.ir.walk import yielded
+from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles, Full, If, Store, Yield
+from wsdsl.ir.rewriter import yielded
 from wsdsl.lowering.axes import output_nest, with_loops
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import ROLES, Edge, Role
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.slots import SlotGroup, operand_slots
-from wsdsl.reached import reached
+from wsdsl.reachability import reached
 from wsdsl.schedule import Schedule
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Sequence
 
-from wsdsl.ir import tile_ops as t
-from wsdsl.ir.factors import significant_bits
-from wsdsl.ir.fragment_ops import LINES, Iota, MmaSync, ReduceColumns, ScanColumns
+from wsdsl.ir.analysis.factors import significant_bits
+from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Makers, Op, Value, operands
-from wsdsl.ir.pipeline_ops import FoldRows
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.fragment import LINES, Iota, MmaSync, ReduceColumns, ScanColumns
+from wsdsl.ir.ops.pipeline import FoldRows
+from wsdsl.ir.rewriter import replace_operands
 from wsdsl.ir.types import ACCUMULATOR, BF16, F16, F32, I32, Axis, DType, Tile
-from wsdsl.ir.walk import replace_operands
-from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering import sums_of_lines
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow

@@ -13,15 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from wsdsl.ir import barrier_ops as bar
-from wsdsl.ir.memory_ops import LoadPanels, LoadShared
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, widest_swizzle
+from wsdsl.ir.hardware.tma_box import LINE_ALIGN, MAX_RANK
 from wsdsl.ir.op import Kernel, Region, Value, once, once_each, operands, regions, results_of
-from wsdsl.ir.slot_ops import SubtilesInShared
-from wsdsl.ir.swizzle import SMEM_ALIGN, widest_swizzle
-from wsdsl.ir.tile_ops import Contract, Load, Store
-from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK
+from wsdsl.ir.ops import mbarrier as bar
+from wsdsl.ir.ops.smem import LoadPanels, LoadShared
+from wsdsl.ir.ops.stage import SubtilesInShared
+from wsdsl.ir.ops.tile import Contract, Load, Store
+from wsdsl.ir.rewriter import used_inside
 from wsdsl.ir.types import Barriers, Fragment, State, Tile
-from wsdsl.ir.walk import used_inside
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.cooperation import cluster_splits, shared_role
 from wsdsl.lowering.edge import Edge

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from wsdsl.ir.block_scales import WORD
+from wsdsl.ir.hardware.block_scale_factors import WORD
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
+from wsdsl.ir.hardware.tcgen05_shapes import LANES
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
+from wsdsl.ir.hardware.wgmma_shapes import is_fp8, k_step
 from wsdsl.ir.op import Kernel, Value, once, once_each
-from wsdsl.ir.swizzle import SMEM_ALIGN
-from wsdsl.ir.tcgen05 import LANES
-from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.ops.tile import Block, Contract, ForEach, ForTiles, Load, Map, Store
+from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Axis, Sizes, Tile
-from wsdsl.ir.walk import yielded
-from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, cluster_splits_beside, num_shares
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs

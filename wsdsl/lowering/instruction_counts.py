@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wsdsl.ir import tile_ops as t
-from wsdsl.ir.fragment_ops import ReduceColumns, ScanColumns
-from wsdsl.ir.memory_ops import StorePartials
 from wsdsl.ir.op import Op
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.fragment import ReduceColumns, ScanColumns
+from wsdsl.ir.ops.smem import StorePartials
 from wsdsl.ir.types import DType, Fragment, Tile, Type
 
 COUNTED = {

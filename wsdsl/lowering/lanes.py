@@ -14,8 +14,8 @@ the four of them have is left to be added in the end.
 
 Where tensors have neighbours along both axes (transposes), tiles are held as those want them that
 are most of the bytes, and go through SMEM to the others (`turned_tiles.py`): eight lanes have a
-line of 128 bytes then, and a thread as many neighbouring rows as make a word (`ir/swizzle.py` says
-why).
+line of 128 bytes then, and a thread as many neighbouring rows as make a word
+(`ir/hardware/swizzle.py` says why).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from wsdsl.ir.hardware.swizzle import GROUPS, SMEM_ALIGN, WORD
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.swizzle import GROUPS, SMEM_ALIGN, WORD
-from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Load, Reduce, ReduceBlocks, Scan, Store
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.ops.tile import OVER_AXIS, Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.types import ACCUMULATOR, I32, THREADS, Axis, Lanes, Role, Tile
 from wsdsl.lowering.axes import axes_of, is_scattered
 from wsdsl.lowering.cooperation import num_shares

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from wsdsl.ir import tile_ops as t
-from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.fragment_ops import Iota
-from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
-from wsdsl.ir.slot_ops import ConsumerRelease
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.fragment import Iota
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import AxisAt, CommitProducts, Materialize
+from wsdsl.ir.ops.smem import LoadGlobal
+from wsdsl.ir.ops.stage import ConsumerRelease
+from wsdsl.ir.rewriter import copy_region, makers, replace_operands, used_inside, yielded
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import copy_region, makers, replace_operands, used_inside, yielded
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.scale_loads import blocks_of
 

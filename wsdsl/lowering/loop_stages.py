@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Set
 
-from wsdsl.ir import tile_ops as t
-from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Makers, Op, Region, Value, operands, results_of
-from wsdsl.ir.pipeline_ops import AxisAt
-from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, SlotElements, SlotTile, SlotValues
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import AxisAt
+from wsdsl.ir.ops.stage import ConsumerRelease, ConsumerWait, SlotElements, SlotTile, SlotValues
+from wsdsl.ir.rewriter import following, yielded
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import following, yielded
 from wsdsl.lowering.builder import Builder
 
 PURE = (t.Map, t.Cast, t.Bitcast, t.Full, t.Reduce, t.ReduceBlocks, t.Scan, t.Constant, t.DimSize)

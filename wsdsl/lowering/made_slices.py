@@ -29,12 +29,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from wsdsl.ir import slot_ops as s
+from wsdsl.ir.hardware.scale_factor_atoms import in_atoms
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
-from wsdsl.ir.scale_atoms import in_atoms
-from wsdsl.ir.tile_ops import Load, ReduceBlocks
+from wsdsl.ir.ops import stage as s
+from wsdsl.ir.ops.tile import Load, ReduceBlocks
+from wsdsl.ir.rewriter import Namer, definitions
 from wsdsl.ir.types import Axis, SharedTile
-from wsdsl.ir.walk import Namer, definitions
 from wsdsl.lowering.axes import axis_of
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import Edge, Role

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from itertools import product
 
-from wsdsl.ir.barrier_ops import CtaRank
+from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.op import Value
-from wsdsl.ir.swizzle import PACKED_LINES
+from wsdsl.ir.ops.mbarrier import CtaRank
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.record import record
 

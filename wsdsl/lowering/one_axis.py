@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir import tile_ops as tile
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
+from wsdsl.ir.ops import tile
+from wsdsl.ir.rewriter import retype
 from wsdsl.ir.types import Tensor, Tile
-from wsdsl.ir.walk import retype
 from wsdsl.lowering.axes import output_nest
 
 OF_AN_ELEMENT = tile.Load, tile.Store, tile.Constant

@@ -1,4 +1,4 @@
-"""Check loads and tiles of packed tensors (`ir/packing.py`).
+"""Check loads and tiles of packed tensors (`ir/hardware/packed_layout.py`).
 
 Threads read them as fragments of 64 x 64 blocks: from SMEM, whose layout is that in memory, as
 inputs of transformed operands, and from GMEM in kernels without MMAs, whose columns are along the
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.intervals import may_begin_anywhere
+from wsdsl.ir.analysis.intervals import may_begin_anywhere
+from wsdsl.ir.hardware.packed_layout import MAX_PACKED_RANK, packed_swizzle
+from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
-from wsdsl.ir.swizzle import PACKED_LINES
-from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup, Store
+from wsdsl.ir.ops.tile import Contract, ForTiles, Load, Lookup, Store
+from wsdsl.ir.rewriter import made_of
 from wsdsl.ir.types import Axis, Sizes, Tensor
-from wsdsl.ir.walk import made_of
 from wsdsl.lowering.lanes import reduces_across
 from wsdsl.lowering.product_operands import computed_operands, is_elementwise, multiplied
 from wsdsl.lowering.schedule_findings import extent_fault

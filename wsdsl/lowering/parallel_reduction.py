@@ -45,13 +45,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from wsdsl.ir.barrier_ops import ForRange, WaitFlag
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Op, Region, Value, bound, results_of, with_fields
-from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, FinishTile
-from wsdsl.ir.tile_ops import End, Full, Map, Store, Yield
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.ops.mbarrier import ForRange, WaitFlag
+from wsdsl.ir.ops.pipeline import AddInCluster, AxisAt, CircularBuffer, FinishTile
+from wsdsl.ir.ops.tile import End, Full, Map, Store, Yield
+from wsdsl.ir.rewriter import retype, rewrite, uses, walk
 from wsdsl.ir.types import Axis, Ring, Tensor, Tile
-from wsdsl.ir.walk import retype, rewrite, uses, walk
 from wsdsl.lazy import cached_property
 from wsdsl.lowering.partials import Partials, Place
 from wsdsl.lowering.sums_of_lines import SumsOfLines

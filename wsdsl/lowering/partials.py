@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from wsdsl.ir.barrier_ops import ArriveFlag, ForRange, NamedBarrierSync, SyncWarp, WarpgroupIndex
-from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.pipeline_ops import AxisAt, RenameAxes
-from wsdsl.ir.tile_ops import Load, Store, Yield
+from wsdsl.ir.ops.mbarrier import ArriveFlag, ForRange, NamedBarrierSync, SyncWarp, WarpgroupIndex
+from wsdsl.ir.ops.pipeline import AxisAt, RenameAxes
+from wsdsl.ir.ops.smem import AllocateGlobal
+from wsdsl.ir.ops.tile import Load, Store, Yield
+from wsdsl.ir.rewriter import Namer
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
-from wsdsl.ir.walk import Namer
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.record import record

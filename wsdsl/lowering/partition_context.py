@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir import barrier_ops as bar
-from wsdsl.ir import pipeline_ops as p
-from wsdsl.ir.fragment_ops import Iota
-from wsdsl.ir.narrowing import narrowing_of
+from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Value, once
-from wsdsl.ir.slot_ops import StoreInTensor, SubtilesInShared
-from wsdsl.ir.tile_ops import Block, Contract, End, Map, Reduce, Store
+from wsdsl.ir.ops import mbarrier as bar
+from wsdsl.ir.ops import pipeline as p
+from wsdsl.ir.ops.fragment import Iota
+from wsdsl.ir.ops.stage import StoreInTensor, SubtilesInShared
+from wsdsl.ir.ops.tile import Block, Contract, End, Map, Reduce, Store
+from wsdsl.ir.rewriter import definers, walk
 from wsdsl.ir.types import I32, Axis, Fragment, Tile
-from wsdsl.ir.walk import definers, walk
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.lanes import flat_axis, height_of, lanes_of

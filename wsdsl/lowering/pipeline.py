@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from wsdsl import config
-from wsdsl.collector import held_back
 from wsdsl.diagnostics import CompileError
+from wsdsl.gc_pause import held_back
 from wsdsl.ir.op import Kernel, Level
-from wsdsl.ir.spec import verify
 from wsdsl.ir.types import Sizes
+from wsdsl.ir.verify.verifier import verify
 from wsdsl.lowering.choice.ranked import MOST_NARROW, ranked
 from wsdsl.lowering.choice.register_room import with_fewer_sums
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles

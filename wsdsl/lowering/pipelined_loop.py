@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from functools import partial, reduce
 
 from wsdsl.ir.op import Makers, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
-from wsdsl.ir.slot_ops import ConsumerRelease
-from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Full, If, Map, Yield
+from wsdsl.ir.ops.pipeline import AxisAt, CommitProducts, Materialize
+from wsdsl.ir.ops.stage import ConsumerRelease
+from wsdsl.ir.ops.tile import OVER_AXIS, Contract, Full, If, Map, Yield
+from wsdsl.ir.rewriter import makers, yielded
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import makers, yielded
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loop_stages import PURE, LoopStages, Masks, is_scalar
 from wsdsl.lowering.order_barriers import OrderBarriers

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wsdsl.ir import slot_ops as s
-from wsdsl.ir.barrier_ops import Advance, WaitBarrier
-from wsdsl.ir.memory_ops import MakeTensorMap
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk, with_fields
-from wsdsl.ir.pipeline_ops import AddInCluster, Partition
-from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.ops import stage as s
+from wsdsl.ir.ops.mbarrier import Advance, WaitBarrier
+from wsdsl.ir.ops.pipeline import AddInCluster, Partition
+from wsdsl.ir.ops.smem import MakeTensorMap
+from wsdsl.ir.ops.tile import Contract
 from wsdsl.ir.types import Barriers, Shared, State, TensorMap, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line

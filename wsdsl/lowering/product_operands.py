@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.hardware.packed_layout import packed_swizzle
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
+from wsdsl.ir.hardware.wgmma_shapes import cast_to
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once
-from wsdsl.ir.packing import packed_swizzle
-from wsdsl.ir.swizzle import SWIZZLE_SPAN, widest_swizzle
-from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Lookup, Map
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.ops.tile import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Lookup, Map
+from wsdsl.ir.rewriter import made_of
 from wsdsl.ir.types import DType, Role
-from wsdsl.ir.walk import made_of
-from wsdsl.ir.wgmma import cast_to
 
 
 @once

@@ -37,12 +37,12 @@ from collections.abc import Iterable, Iterator
 from itertools import compress
 from typing import Any
 
-from wsdsl.ir import slot_ops as s
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.pipeline_ops import Materialize
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store, Yield
+from wsdsl.ir.ops import stage as s
+from wsdsl.ir.ops.pipeline import Materialize
+from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles, Store, Yield
+from wsdsl.ir.rewriter import Namer, definitions, uses, walk, with_regions, yielded
 from wsdsl.ir.types import Axis, Slot
-from wsdsl.ir.walk import Namer, definitions, uses, walk, with_regions, yielded
 from wsdsl.lowering.axes import axis_of
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.slices import ConsumerSlice, ProducerSlice

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir import fragment_ops as frag
-from wsdsl.ir.slot_ops import TileInShared
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.ops import fragment as frag
+from wsdsl.ir.ops.stage import TileInShared
+from wsdsl.ir.ops.tile import Contract
 from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile, Value
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.partition_context import PartitionContext

@@ -8,14 +8,14 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Op, Value, with_fields
-from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, CommitProducts, Materialize
-from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, NoSlot, SlotElements
-from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, If, Load, Lookup, Map, Yield
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import AxisAt, CircularBuffer, CommitProducts, Materialize
+from wsdsl.ir.ops.stage import ConsumerRelease, ConsumerWait, NoSlot, SlotElements
+from wsdsl.ir.ops.tile import Bitcast, Cast, Contract, If, Load, Lookup, Map, Yield
+from wsdsl.ir.rewriter import definers, makers, uses, walk, yielded
 from wsdsl.ir.types import Axis, Slot, Tile
-from wsdsl.ir.walk import definers, makers, uses, walk, yielded
-from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import stays_with_products
 from wsdsl.lowering.multicast_groups import num_peers

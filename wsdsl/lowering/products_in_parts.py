@@ -8,11 +8,11 @@ import dataclasses
 from collections.abc import Mapping
 
 from wsdsl.ir.op import Op, Region, Value, operands, regions, results_of, with_fields
-from wsdsl.ir.pipeline_ops import CommitProducts, Materialize
-from wsdsl.ir.slot_ops import ConsumerRelease
-from wsdsl.ir.tile_ops import Contract, Map
+from wsdsl.ir.ops.pipeline import CommitProducts, Materialize
+from wsdsl.ir.ops.stage import ConsumerRelease
+from wsdsl.ir.ops.tile import Contract, Map
+from wsdsl.ir.rewriter import definers, following, makers, used_inside
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import definers, following, makers, used_inside
 from wsdsl.lowering.builder import Builder
 
 

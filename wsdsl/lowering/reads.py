@@ -6,13 +6,13 @@ from collections.abc import Callable
 from math import gcd
 
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.fragment_ops import Slice
-from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Makers, Value
-from wsdsl.ir.slot_ops import ElementsInShared, ValuesInShared
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tile_ops import Constant, DimSize, Index, Load, Lookup, Map
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.ops.fragment import Slice
+from wsdsl.ir.ops.smem import LoadGlobal, LoadPanels, LoadShared
+from wsdsl.ir.ops.stage import ElementsInShared, ValuesInShared
+from wsdsl.ir.ops.tile import Constant, DimSize, Index, Load, Lookup, Map
 from wsdsl.ir.types import Axis, Fragment, Sizes
 from wsdsl.lowering.lanes import loads_packed
 from wsdsl.lowering.partition_context import PartitionContext

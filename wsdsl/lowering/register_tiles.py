@@ -13,9 +13,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wsdsl.ir.fragment_ops import Join
-from wsdsl.ir.tcgen05 import LANES
-from wsdsl.ir.tile_ops import Full, Map
+from wsdsl.ir.hardware.tcgen05_shapes import LANES
+from wsdsl.ir.ops.fragment import Join
+from wsdsl.ir.ops.tile import Full, Map
 from wsdsl.ir.types import ACCUMULATOR, BOOL, Axis, DType, Fragment, Lanes, Tile, Type, Value
 from wsdsl.lowering.builder import Builder
 

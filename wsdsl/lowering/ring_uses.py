@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from wsdsl.ir import slot_ops as s
-from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.pipeline_ops import AxisAt
+from wsdsl.ir.ops import stage as s
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import AxisAt
 from wsdsl.ir.types import Columns, State
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.placed_ring import PlacedRing, released_unmet

@@ -20,10 +20,10 @@ import math
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.rewriter import used_inside
 from wsdsl.ir.types import F32
-from wsdsl.ir.walk import used_inside
 
 EXPONENTIALS = ("exp", "exp2")
 MOVABLE = (t.Map, t.Cast, t.Bitcast, t.Full, t.Constant, t.DimSize, t.End, t.Index)

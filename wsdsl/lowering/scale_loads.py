@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from wsdsl.ir.intervals import may_begin_anywhere
+from wsdsl.ir.analysis.intervals import may_begin_anywhere
+from wsdsl.ir.hardware.tma_box import LINE_ALIGN, MAX_RANK, TMA_ALIGN
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, once
-from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
-from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK, TMA_ALIGN
+from wsdsl.ir.ops.tile import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Sizes
 from wsdsl.record import record
 

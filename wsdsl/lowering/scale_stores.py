@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wsdsl.ir.barrier_ops import ArriveBarrier, InitialState
-from wsdsl.ir.block_scales import WORD
-from wsdsl.ir.scale_atoms import BYTES
-from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.slot_ops import CopyScales, ScalesToSlot, TileInTensor
-from wsdsl.ir.tensor_ops import StoreScales, TensorCopy, TensorFence, TensorStoreWait
+from wsdsl.ir.hardware.block_scale_factors import WORD
+from wsdsl.ir.hardware.scale_factor_atoms import BYTES
+from wsdsl.ir.hardware.scale_factor_atoms import ROWS as ATOM_ROWS
+from wsdsl.ir.ops.mbarrier import ArriveBarrier, InitialState
+from wsdsl.ir.ops.stage import CopyScales, ScalesToSlot, TileInTensor
+from wsdsl.ir.ops.tcgen05 import StoreScales, TensorCopy, TensorFence, TensorStoreWait
 from wsdsl.ir.types import Axis, SharedTile, Sizes, State, Value
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.placed_ring import PlacedRing

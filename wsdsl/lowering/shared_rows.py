@@ -35,12 +35,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir import barrier_ops as bar
-from wsdsl.ir.memory_ops import AllocateShared, ReducePartials, StorePartials
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Op, Region, Value, walk
-from wsdsl.ir.pipeline_ops import ExchangeRows
-from wsdsl.ir.swizzle import SMEM_ALIGN
-from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Load, Reduce
+from wsdsl.ir.ops import mbarrier as bar
+from wsdsl.ir.ops.pipeline import ExchangeRows
+from wsdsl.ir.ops.smem import AllocateShared, ReducePartials, StorePartials
+from wsdsl.ir.ops.tile import Bitcast, Cast, Full, Load, Reduce
 from wsdsl.ir.types import Barriers, Fragment, Lanes, Shared, State, Tile
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_tiles import RegisterTile

@@ -23,11 +23,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.diagnostics import CompileError, Loc
-from wsdsl.ir import slot_ops as s
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.types import SharedTile, Slot
-from wsdsl.ir.walk import (
+from wsdsl.ir.ops import stage as s
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.rewriter import (
     Namer,
     definers,
     replace_operands,
@@ -37,6 +36,7 @@ from wsdsl.ir.walk import (
     with_regions,
     yielded,
 )
+from wsdsl.ir.types import SharedTile, Slot
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.early_loads import loaded_tensors

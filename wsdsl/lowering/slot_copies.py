@@ -7,13 +7,13 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
-from wsdsl.ir.memory_ops import ThreadLoad, TmaLoad
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
+from wsdsl.ir.hardware.tma_box import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.op import Kernel, Op, Value, results_of, walk
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.slot_ops import LoadToSlot
-from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
-from wsdsl.ir.tma import LINE_ALIGN, TMA_ALIGN
+from wsdsl.ir.ops.mbarrier import Advance, ArriveExpectTx, WaitBarrier
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import ThreadLoad, TmaLoad
+from wsdsl.ir.ops.stage import LoadToSlot
 from wsdsl.ir.types import Axis, DType, Sizes, State, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line, swizzle_of

@@ -19,15 +19,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsdsl.ir import slot_ops as s
-from wsdsl.ir.barrier_ops import FenceAsyncProxy
-from wsdsl.ir.memory_ops import ClearPanels, StoreShared
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.hardware.tcgen05_shapes import cell_columns
 from wsdsl.ir.op import Region, Value, regions, walk
-from wsdsl.ir.pipeline_ops import AxisAt, Partition
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tcgen05 import cell_columns
-from wsdsl.ir.tensor_ops import TensorFence, TensorStore
-from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.ops import stage as s
+from wsdsl.ir.ops.mbarrier import FenceAsyncProxy
+from wsdsl.ir.ops.pipeline import AxisAt, Partition
+from wsdsl.ir.ops.smem import ClearPanels, StoreShared
+from wsdsl.ir.ops.tcgen05 import TensorFence, TensorStore
+from wsdsl.ir.ops.tile import Contract
 from wsdsl.ir.types import DType, SharedTile
 from wsdsl.lowering.elementwise import with_zeros_outside
 from wsdsl.lowering.partition_context import PartitionContext

@@ -15,9 +15,9 @@ from typing import Any
 
 from wsdsl.diagnostics import Finding, Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
-from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
+from wsdsl.ir.ops.tile import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
+from wsdsl.ir.rewriter import unnumbered, used_inside, walk, yielded
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import unnumbered, used_inside, walk, yielded
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.lanes import reduces_rows
 from wsdsl.lowering.zeros import adds_outside, tiles_of_zeros

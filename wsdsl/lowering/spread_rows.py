@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
+from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS
 from wsdsl.ir.op import Kernel, once, regions
-from wsdsl.ir.pipeline_ops import ExchangeRows
-from wsdsl.ir.swizzle import SMEM_ALIGN
-from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForTiles, Reduce, Store
+from wsdsl.ir.ops.pipeline import ExchangeRows
+from wsdsl.ir.ops.tile import OVER_AXIS, Contract, ForTiles, Reduce, Store
 from wsdsl.ir.types import Sizes
-from wsdsl.ir.wgmma import MAX_COLUMNS
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.cooperation import (
     cluster_along,

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, results_of
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles
+from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles
+from wsdsl.ir.rewriter import Namer, yielded
 from wsdsl.ir.types import Sizes, Tile
-from wsdsl.ir.walk import Namer, yielded
 from wsdsl.lowering.builder import FLAG, INT, Builder
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.product_operands import computed_operands

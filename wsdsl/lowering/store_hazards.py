@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import combinations
 
-from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Makers, Op, Region, Value, bound, operands, results_of
-from wsdsl.ir.pipeline_ops import AxisAt
-from wsdsl.ir.tile_ops import Constant, End, ForTiles, Load, Lookup, Map, Store
-from wsdsl.ir.walk import definers, made_of, walk
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import AxisAt
+from wsdsl.ir.ops.tile import Constant, End, ForTiles, Load, Lookup, Map, Store
+from wsdsl.ir.rewriter import definers, made_of, walk
 from wsdsl.lowering.axes import with_outer
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.global_memory import ADDED_ATOMICALLY
+from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
+from wsdsl.ir.hardware.swizzle import line_swizzle
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, Region, Value, once, walk
-from wsdsl.ir.pipeline_ops import AxisAt
-from wsdsl.ir.swizzle import line_swizzle
-from wsdsl.ir.tile_ops import ForTiles, Store
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.ops.pipeline import AxisAt
+from wsdsl.ir.ops.tile import ForTiles, Store
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.lanes import holds_vectors

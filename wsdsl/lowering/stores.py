@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir import memory_ops as m
-from wsdsl.ir.barrier_ops import ClusterIndex, CtaIndex, ForRange, LaunchGrid, SyncWarp
+from wsdsl.ir.analysis.tile_widths import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tile_ops import Load, Store
-from wsdsl.ir.tile_width import WIDTH_STEP
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops.mbarrier import ClusterIndex, CtaIndex, ForRange, LaunchGrid, SyncWarp
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.tile import Load, Store
 from wsdsl.ir.types import Axis, DType, Fragment, Shared
 from wsdsl.lowering.counters import Counters
 from wsdsl.lowering.direct_stores import even_blocks, store_directly

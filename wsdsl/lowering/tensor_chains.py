@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from wsdsl.ir.intervals import walks_a_part
+from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Map, Reduce
+from wsdsl.ir.ops.tile import Cast, Contract, ForEach, ForTiles, Map, Reduce
+from wsdsl.ir.rewriter import uses, walk, yielded
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import uses, walk, yielded
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.updated_sums import updates
 from wsdsl.record import record

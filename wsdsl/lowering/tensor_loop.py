@@ -26,15 +26,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange, NamedBarrierSync, WaitBarrier
-from wsdsl.ir.fragment_ops import ZeroUnless
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of, with_fields
-from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, Partition
-from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, StoreToSlot, SumInTensor, SumToTensor
-from wsdsl.ir.tensor_ops import TensorFence, TensorLoad, TensorWait
-from wsdsl.ir.tile_ops import Block, Constant, Contract, DimSize, End, If, Map, Yield
+from wsdsl.ir.ops.fragment import ZeroUnless
+from wsdsl.ir.ops.mbarrier import ArriveBarrier, ForRange, NamedBarrierSync, WaitBarrier
+from wsdsl.ir.ops.pipeline import AxisAt, CircularBuffer, Partition
+from wsdsl.ir.ops.stage import ConsumerWait, ProducerAcquire, StoreToSlot, SumInTensor, SumToTensor
+from wsdsl.ir.ops.tcgen05 import TensorFence, TensorLoad, TensorWait
+from wsdsl.ir.ops.tile import Block, Constant, Contract, DimSize, End, If, Map, Yield
+from wsdsl.ir.rewriter import copy_region, following, makers, used_inside, walk, yielded
 from wsdsl.ir.types import Accumulator, Fragment, Tile
-from wsdsl.ir.walk import copy_region, following, makers, used_inside, walk, yielded
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile

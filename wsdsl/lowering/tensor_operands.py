@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS, LANES, cell_columns
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.tcgen05 import COLUMNS, LANES, cell_columns
-from wsdsl.ir.tensor_rules import STORED_BITS
-from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.ops.tile import Contract
 from wsdsl.ir.types import Sizes, Tile
+from wsdsl.ir.verify.tmem_accesses import STORED_BITS
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import num_cooperating
 from wsdsl.lowering.cta_pairs import PAIR

@@ -29,16 +29,16 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any, Protocol
 
-from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.hardware.tcgen05_shapes import LANES, cell_columns
 from wsdsl.ir.op import Op, Region, Value, results_of, with_fields
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.slot_ops import SumInTensor, SumToTensor, TileInShared, TileInTensor
-from wsdsl.ir.slot_rules import sum_places
-from wsdsl.ir.tcgen05 import LANES, cell_columns
-from wsdsl.ir.tensor_ops import TensorProduct
-from wsdsl.ir.tile_ops import Contract, Full, If, Yield
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.stage import SumInTensor, SumToTensor, TileInShared, TileInTensor
+from wsdsl.ir.ops.tcgen05 import TensorProduct
+from wsdsl.ir.ops.tile import Contract, Full, If, Yield
+from wsdsl.ir.rewriter import free_values, with_regions
 from wsdsl.ir.types import Axis, SharedTile
-from wsdsl.ir.walk import free_values, with_regions
+from wsdsl.ir.verify.pipeline_stages import sum_places
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.cta_pairs import group_of, halved_axes
 from wsdsl.lowering.partition_context import PartitionContext

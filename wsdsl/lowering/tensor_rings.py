@@ -6,12 +6,12 @@ from itertools import accumulate
 from typing import Any
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir import tensor_ops as tm
-from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, WaitBarrier
+from wsdsl.ir.hardware.tcgen05_shapes import allocated
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.pipeline_ops import CircularBuffer
-from wsdsl.ir.slot_ops import CopyScales, ProducerAcquire, StoreToSlot
-from wsdsl.ir.tcgen05 import allocated
+from wsdsl.ir.ops import tcgen05 as tm
+from wsdsl.ir.ops.mbarrier import ArriveBarrier, Elect, WaitBarrier
+from wsdsl.ir.ops.pipeline import CircularBuffer
+from wsdsl.ir.ops.stage import CopyScales, ProducerAcquire, StoreToSlot
 from wsdsl.ir.types import Columns, SharedTile, TensorMemory, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.tensor_operands import operand_width

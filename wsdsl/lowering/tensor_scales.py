@@ -18,11 +18,11 @@ import math
 from collections.abc import Iterable
 from typing import Protocol
 
-from wsdsl.ir.block_scales import WORD, scale_columns
+from wsdsl.ir.hardware.block_scale_factors import WORD, scale_columns
+from wsdsl.ir.hardware.scale_factor_atoms import BLOCKS, SHAPE, atoms_of, in_atoms
+from wsdsl.ir.hardware.scale_factor_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.scale_atoms import BLOCKS, SHAPE, atoms_of, in_atoms
-from wsdsl.ir.scale_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.tile_ops import Load
+from wsdsl.ir.ops.tile import Load
 from wsdsl.ir.types import Axis, SharedTile, Sizes, Tile
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.edge import Edge
@@ -50,7 +50,7 @@ class BlockScales(ScaleLoad):
 
 @record
 class AtomScales(ScaleLoad):
-    """The same of atoms (`ir/scale_atoms.py`), which tensor memory takes as they are."""
+    """Scale factors in atoms (`ir/hardware/scale_factor_atoms.py`), which TMEM takes unchanged."""
 
     def box(self, sizes: Sizes) -> tuple[int, ...]:
         *outer, last = self.places

@@ -16,12 +16,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from wsdsl.ir.intervals import walks_a_part
+from wsdsl.ir.analysis.intervals import walks_a_part
+from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
-from wsdsl.ir.tcgen05 import LANES
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store
+from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles, Store
+from wsdsl.ir.rewriter import following, walk
 from wsdsl.ir.types import Sizes, Tile
-from wsdsl.ir.walk import following, walk
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.dependence import links_of
 from wsdsl.lowering.edge import Edge

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from typing import Any
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.tile_ops import Load, Lookup, Store
-from wsdsl.ir.transpose_ops import LoadTransposed, StoreTransposed
+from wsdsl.ir.ops.smem import AllocateShared
+from wsdsl.ir.ops.tile import Load, Lookup, Store
+from wsdsl.ir.ops.transpose import LoadTransposed, StoreTransposed
 from wsdsl.ir.types import Lanes, Role, Shared
 from wsdsl.lowering.lanes import turned, turned_bytes, turned_lanes
 from wsdsl.lowering.partition_context import PartitionContext

@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import ForWork
-from wsdsl.ir.tile_ops import ForEach, Load, Map, Store, Yield
-from wsdsl.ir.walk import replace_operands, walk, with_regions
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import ForWork
+from wsdsl.ir.ops.tile import ForEach, Load, Map, Store, Yield
+from wsdsl.ir.rewriter import replace_operands, walk, with_regions
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.lanes import holds_vectors, turned

@@ -39,12 +39,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from wsdsl.ir import slot_ops as s
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, results_of, with_fields
-from wsdsl.ir.pipeline_ops import Materialize
-from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, Yield
+from wsdsl.ir.ops import stage as s
+from wsdsl.ir.ops.pipeline import Materialize
+from wsdsl.ir.ops.tile import Constant, Contract, ForEach, ForTiles, Full, If, Map, Yield
+from wsdsl.ir.rewriter import Namer, copy_region, definers, uses, walk, with_regions, yielded
 from wsdsl.ir.types import BOOL, Tile
-from wsdsl.ir.walk import Namer, copy_region, definers, uses, walk, with_regions, yielded
 from wsdsl.lowering.product_operands import of_product
 from wsdsl.lowering.zeros import tiles_of_zeros
 from wsdsl.record import record

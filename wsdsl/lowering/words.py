@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from wsdsl.artifact.artifact import IN_WORDS, ON_ONE_AXIS
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, with_fields
-from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Load, Map, Store
+from wsdsl.ir.ops.tile import Bitcast, Cast, Constant, Load, Map, Store
+from wsdsl.ir.rewriter import Namer, walk, with_regions
 from wsdsl.ir.types import DTYPES, Axis, DType, Tensor, Tile
-from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.one_axis import with_one_axis
 from wsdsl.lowering.passes.drop_unused import without_unused

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable
 
 from wsdsl.ir.op import Makers, Region, Value, operands
-from wsdsl.ir.slot_ops import ElementsInShared
-from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Reduce
+from wsdsl.ir.ops.stage import ElementsInShared
+from wsdsl.ir.ops.tile import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Reduce
+from wsdsl.ir.rewriter import definers, walk, yielded
 from wsdsl.ir.types import Axis, DType
-from wsdsl.ir.walk import definers, walk, yielded
 
 FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
 

@@ -6,14 +6,14 @@ import hashlib
 
 from wsdsl.artifact.artifact import Certificate
 from wsdsl.diagnostics import ProofError
-from wsdsl.ir.barrier_ops import AllocateBarriers, ClaimCluster
-from wsdsl.ir.memory_ops import AllocateGlobal
-from wsdsl.ir.narrowing import each_width, narrowing_of
+from wsdsl.ir.analysis.launch_narrowing import each_width, narrowing_of
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.spec import verify
-from wsdsl.prover.counterexample import counterexample
-from wsdsl.prover.explore import Refuted, explore
+from wsdsl.ir.ops.mbarrier import AllocateBarriers, ClaimCluster
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import AllocateGlobal
+from wsdsl.ir.verify.verifier import verify
+from wsdsl.prover.machine.counterexample import counterexample
+from wsdsl.prover.machine.explore import Refuted, explore
 
 PROVED = (
     "no reachable deadlock",

@@ -16,7 +16,7 @@ from typing import Any
 
 from wsdsl import config
 from wsdsl.rates.rates import DESCRIBED, Rates, with_values
-from wsdsl.regular import read_regular
+from wsdsl.regular_file import read_regular
 
 SHIPPED = Path(__file__).parent / "shipped"
 SUFFIX = ".json"

@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from wsdsl.ir.target import TARGETS, Target
+from wsdsl.ir.hardware.target import TARGETS, Target
 from wsdsl.rates import files
 from wsdsl.rates.files import RatesFile
 from wsdsl.rates.rates import Rates
-from wsdsl.regular import read_regular
+from wsdsl.regular_file import read_regular
 
 CALIBRATE = "run `wsdsl calibrate` on the GPU"
 

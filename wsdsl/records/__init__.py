@@ -1,6 +1,6 @@
 """The tuning cache: measured schedules, the user's and those shipped with the package."""
 
-from wsdsl.records.find import find
-from wsdsl.records.row import Key, Row
+from wsdsl.records.entry import Key, Row
+from wsdsl.records.find_entry import find
 
 __all__ = ["Key", "Row", "find"]

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
-from wsdsl.ir.target import Target, target_of, target_of_device
+from wsdsl.ir.hardware.target import Target, target_of, target_of_device
 
 PROC = Path("/proc/driver/nvidia/gpus")
 inherited = ContextVar[tuple[str, ...]]("inherited", default=())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsdsl import config
 from wsdsl.diagnostics import warn_once
-from wsdsl.records.row import COLUMNS, Key, Row, row_from
+from wsdsl.records.entry import COLUMNS, Key, Row, row_from
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from wsdsl.records.database import Database, RecordsError
-from wsdsl.records.row import COLUMNS, Row, row_from
-from wsdsl.regular import read_regular
+from wsdsl.records.entry import COLUMNS, Row, row_from
+from wsdsl.regular_file import read_regular
 
 SHIPPED = Path(__file__).parent / "shipped"
 SUFFIX = ".csv"

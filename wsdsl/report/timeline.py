@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.ir.hardware.target import Target
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import Target
 from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
 from wsdsl.lowering.busiest import claimed_tiles
 from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
@@ -27,7 +27,7 @@ from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.report.bottleneck import bottleneck
 from wsdsl.report.figure import draw_worker
-from wsdsl.report.timed.lanes import text_lanes, window
+from wsdsl.report.timed.partition_lanes import text_lanes, window
 from wsdsl.report.timed.timed import timed
 from wsdsl.report.timed.worker import Worker, trace
 from wsdsl.schedule import Schedule

@@ -12,9 +12,9 @@ from wsdsl.artifact.artifact import Access
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile, Value
 from wsdsl.record import record
+from wsdsl.runtime.arrays.interop import allocate, count_writes, describe, host_array, is_array
+from wsdsl.runtime.arrays.views import ArrayView, adapt, tma_faults
 from wsdsl.runtime.bind import bind, positions
-from wsdsl.runtime.interop import allocate, count_writes, describe, host_array, is_array
-from wsdsl.runtime.views import ArrayView, adapt, tma_faults
 
 Scalar = int | float
 OPTIONS = ("schedule", "stream")

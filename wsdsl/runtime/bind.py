@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.artifact.artifact import Access
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.ir.global_memory import MAX_SIZE
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.hardware.gmem import MAX_SIZE
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.types import DType, Tensor, Value
-from wsdsl.runtime import views
-from wsdsl.runtime.padding import padded
+from wsdsl.runtime.arrays import views
+from wsdsl.runtime.arrays.padded_copies import padded
 
 
 def bind(

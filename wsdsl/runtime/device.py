@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.target import TARGETS
+from wsdsl.ir.hardware.target import TARGETS
 from wsdsl.record import record
 from wsdsl.runtime import driver
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from wsdsl import config
 from wsdsl.diagnostics import WsdslError
-from wsdsl.ir.target import target_of_device
+from wsdsl.ir.hardware.target import target_of_device
 from wsdsl.record import record
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import (

@@ -11,15 +11,15 @@ from wsdsl.dynamo import followed, marked, outside
 from wsdsl.lazy import remember
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
-from wsdsl.runtime.copies import Copies
+from wsdsl.runtime.arrays.copies import Copies
+from wsdsl.runtime.arrays.interop import count_writes
+from wsdsl.runtime.arrays.streams import MAX_STREAMS, FixedStream, StreamOf, is_of_torch
+from wsdsl.runtime.arrays.views import ArrayView, byte_range
 from wsdsl.runtime.device import current, is_capturing
-from wsdsl.runtime.interop import count_writes
-from wsdsl.runtime.launch_stub import Calls, Repetition, torch_api
-from wsdsl.runtime.module import Function
-from wsdsl.runtime.packing import PackedArguments
-from wsdsl.runtime.recorded_launches import Repeatable, recorder
-from wsdsl.runtime.streams import MAX_STREAMS, FixedStream, StreamOf, is_of_torch
-from wsdsl.runtime.views import ArrayView, byte_range
+from wsdsl.runtime.loaded_module import Function
+from wsdsl.runtime.native.launch_stub import Calls, Repetition, torch_api
+from wsdsl.runtime.native.recorded_launches import Repeatable, recorder
+from wsdsl.runtime.packed_arguments import PackedArguments
 from wsdsl.runtime.workspace import Lending
 
 RETRIED = {"CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_HANDLE"}

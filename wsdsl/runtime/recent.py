@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 
 from wsdsl.artifact.signature import ScalarArgument
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.types import DType
-from wsdsl.runtime import interop
 from wsdsl.runtime.arguments import Call, as_scalar
+from wsdsl.runtime.arrays import interop
+from wsdsl.runtime.arrays.interop import allocator, count_writes, describe, is_transformed, look_of
+from wsdsl.runtime.arrays.streams import given_stream
+from wsdsl.runtime.arrays.views import adapt, byte_range
 from wsdsl.runtime.device import current_context_id
-from wsdsl.runtime.interop import allocator, count_writes, describe, is_transformed, look_of
-from wsdsl.runtime.launch import Launcher
+from wsdsl.runtime.launcher import Launcher
+from wsdsl.runtime.native.recorded_launches import Launched, Used, recorder
+from wsdsl.runtime.native.repeated_calls import Repeater
 from wsdsl.runtime.prepared import Prepared
-from wsdsl.runtime.recorded_launches import Launched, Used, recorder
-from wsdsl.runtime.repeated_calls import Repeater
-from wsdsl.runtime.streams import given_stream
-from wsdsl.runtime.views import adapt, byte_range
 
 MAX_KNOWN = 256
 MAX_PLACES = 64

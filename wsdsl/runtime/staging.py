@@ -9,11 +9,11 @@ from typing import Any
 
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Call
+from wsdsl.runtime.arrays.packed import Packed
+from wsdsl.runtime.arrays.streams import given_stream, legacy_stream
+from wsdsl.runtime.arrays.views import ArrayView, contiguous_strides
 from wsdsl.runtime.device import context_for, current
-from wsdsl.runtime.launch import Launcher
-from wsdsl.runtime.packed import Packed
-from wsdsl.runtime.streams import given_stream, legacy_stream
-from wsdsl.runtime.views import ArrayView, contiguous_strides
+from wsdsl.runtime.launcher import Launcher
 
 PITCH = 16
 """Rows on the device begin at multiples of this many bytes, for any alignment on the host: a kernel

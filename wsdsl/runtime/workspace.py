@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from wsdsl.artifact.signature import Signature
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.global_memory import MAX_SIZE
+from wsdsl.ir.hardware.gmem import MAX_SIZE
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
+from wsdsl.runtime.arrays.streams import MAX_STREAMS, Place, place_of
+from wsdsl.runtime.arrays.views import ArrayView, contiguous_strides
 from wsdsl.runtime.device import Context, EachContext, current, may_allocate
-from wsdsl.runtime.packing import PackedArguments
-from wsdsl.runtime.streams import MAX_STREAMS, Place, place_of
-from wsdsl.runtime.views import ArrayView, contiguous_strides
+from wsdsl.runtime.packed_arguments import PackedArguments
 
 
 class Need(NamedTuple):

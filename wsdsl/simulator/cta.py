@@ -8,14 +8,14 @@ from random import Random
 from typing import Protocol
 
 from wsdsl.ir.op import Op
-from wsdsl.simulator.arrays import Arguments
-from wsdsl.simulator.barriers import Barrier, Meeting
-from wsdsl.simulator.clocks import THREADS, Clocks
-from wsdsl.simulator.effects import recorder
-from wsdsl.simulator.flags import Flags
-from wsdsl.simulator.global_races import GlobalAccesses
-from wsdsl.simulator.shared_memory import SharedMemory
-from wsdsl.simulator.tensor_memory import TensorMemory
+from wsdsl.simulator.recorded_effects import recorder
+from wsdsl.simulator.reference.bound_arrays import Arguments
+from wsdsl.simulator.state.gmem_races import GlobalAccesses
+from wsdsl.simulator.state.mbarriers import Barrier, Meeting
+from wsdsl.simulator.state.semaphores import Flags
+from wsdsl.simulator.state.smem_bytes import SharedMemory
+from wsdsl.simulator.state.tmem_cells import TensorMemory
+from wsdsl.simulator.state.vector_clocks import THREADS, Clocks
 
 Recent = deque[tuple[Op, tuple[tuple[str, int], ...]]]
 """The last ops of a warpgroup, each with the indices of the loops around it."""

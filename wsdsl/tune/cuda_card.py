@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from wsdsl.artifact.artifact import Artifact, Choice
-from wsdsl.artifact.plain import from_bytes
+from wsdsl.artifact.serialization import from_bytes
 from wsdsl.diagnostics import WsdslError
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import context_for
-from wsdsl.runtime.launch import launcher_of
+from wsdsl.runtime.launcher import launcher_of
+from wsdsl.tune.call_description import Doing, Spec
 from wsdsl.tune.memory import fault, make_sets
-from wsdsl.tune.spec import Doing, Spec
 
 BURST_SECONDS = 2.5e-3
 WARM_SECONDS = 0.2
@@ -77,7 +77,7 @@ class _Contestant:
 
 
 class CudaCard:
-    """`Card` of tune/spec.py."""
+    """`Card` of tune/call_description.py."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec

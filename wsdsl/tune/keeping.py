@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.artifact.versions import emitter
-from wsdsl.ir.target import target_of_device
+from wsdsl.ir.hardware.target import target_of_device
 from wsdsl.records.database import Database, RecordsError, user_file
-from wsdsl.records.row import Key, Row
+from wsdsl.records.entry import Key, Row
 from wsdsl.tune.result import Trial
 
 CLOSE = 1.05

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.runtime import driver
-from wsdsl.runtime.interop import numpy_dtype
-from wsdsl.runtime.views import ArrayView, byte_range
-from wsdsl.tune.spec import Argument
+from wsdsl.runtime.arrays.interop import numpy_dtype
+from wsdsl.runtime.arrays.views import ArrayView, byte_range
+from wsdsl.tune.call_description import Argument
 
 if TYPE_CHECKING:
     import numpy as np

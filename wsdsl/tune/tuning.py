@@ -14,31 +14,31 @@ from wsdsl.ahead.jobs import Failed, Job, Made
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
 from wsdsl.artifact.artifact import Access, Choice
-from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.artifact.serialization import Entry, from_bytes, to_bytes
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.records.find import key_of
-from wsdsl.records.row import Asked, agrees
+from wsdsl.records.entry import Asked, agrees
+from wsdsl.records.find_entry import key_of
 from wsdsl.report.figure import require_matplotlib
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Call
+from wsdsl.runtime.arrays.views import ArrayView, byte_range
 from wsdsl.runtime.device import context_for, current
-from wsdsl.runtime.views import ArrayView, byte_range
 from wsdsl.schedule import Schedule
-from wsdsl.tune import arena as arenas
-from wsdsl.tune.arena import Arena
+from wsdsl.tune import measuring_process as arenas
+from wsdsl.tune.call_description import Argument, Spec
 from wsdsl.tune.candidates import USUAL, candidates
 from wsdsl.tune.keeping import Keeping
+from wsdsl.tune.measuring_process import Arena
 from wsdsl.tune.memory import ALIGN
-from wsdsl.tune.race import Race, name_of
 from wsdsl.tune.result import Trial, Tuned
-from wsdsl.tune.spec import Argument, Spec
+from wsdsl.tune.successive_halving import Race, name_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from wsdsl.compiled import Compiled
-    from wsdsl.variants import Variants
+    from wsdsl.dispatch.compiled import Compiled
+    from wsdsl.dispatch.variants import Variants
 
 MOST_PROCESSES = 16
 

@@ -9,21 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never
 
-from wsdsl.callee import repeated
 from wsdsl.diagnostics import LaunchError, unknown_names
+from wsdsl.dispatch.callee import repeated
+from wsdsl.dispatch.dispatcher import OnMiss
 from wsdsl.dynamo import opaque
-from wsdsl.kernels.gemm.dtypes import wrong_option
-from wsdsl.kernels.gemm.form import ACTIVATIONS
+from wsdsl.kernels.gemm.call_plan import OPERANDS, Plan, make_plan
+from wsdsl.kernels.gemm.matmul_call import Product
+from wsdsl.kernels.gemm.matmul_dtypes import wrong_option
+from wsdsl.kernels.gemm.matmul_source import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
-from wsdsl.kernels.gemm.plan import OPERANDS, Plan, make_plan
-from wsdsl.kernels.gemm.product import Product
 from wsdsl.kernels.torch_ops import implements_matmul, needs_operator, traced_matmul
 from wsdsl.lazy import remember
-from wsdsl.runtime.interop import allocate, allocator, describe
+from wsdsl.runtime.arrays.interop import allocate, allocator, describe
+from wsdsl.runtime.arrays.views import ArrayView
 from wsdsl.runtime.recent import Look, Recent, Start
-from wsdsl.runtime.views import ArrayView
 from wsdsl.schedule import Schedule
-from wsdsl.serving import OnMiss
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -8,7 +8,7 @@ from typing import Any
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES, DType
-from wsdsl.kernels.gemm.dtypes import (
+from wsdsl.kernels.gemm.matmul_dtypes import (
     ADDENDS,
     OUTPUTS,
     RESIDUALS,
@@ -19,7 +19,7 @@ from wsdsl.kernels.gemm.dtypes import (
     wrong_dtype,
     wrong_shape,
 )
-from wsdsl.kernels.gemm.form import Form, Param, is_float_result
+from wsdsl.kernels.gemm.matmul_source import Form, Param, is_float_result
 from wsdsl.kernels.gemm.scales import (
     Reading,
     as_matrix,
@@ -36,7 +36,7 @@ from wsdsl.kernels.gemm.scales import (
 )
 from wsdsl.kernels.gemm.strided import Strides, batch_axes, strides_of
 from wsdsl.record import record
-from wsdsl.runtime.views import ArrayView, adapt, normalise, overlaps_itself
+from wsdsl.runtime.arrays.views import ArrayView, adapt, normalise, overlaps_itself
 
 ARRAYS = ("a", "b", "scale_a", "scale_b", "bias", "residual", "out")
 """The arrays that a call may pass, by name."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DType, Sizes
-from wsdsl.kernels.gemm.form import BLOCK
-from wsdsl.runtime.views import ArrayView, contiguous_strides
+from wsdsl.kernels.gemm.matmul_source import BLOCK
+from wsdsl.runtime.arrays.views import ArrayView, contiguous_strides
 
 
 def blocks(size: int) -> int:

@@ -1,7 +1,7 @@
 """Weights of bf16 in some 12 bits, bit for bit: packed, in files, and multiplied."""
 
 from wsdsl.kernels.lossless.container import FileError, load, save
-from wsdsl.kernels.lossless.product import matmul
-from wsdsl.kernels.lossless.weights import Statistics, Weights, pack
+from wsdsl.kernels.lossless.lossless_matmul import matmul
+from wsdsl.kernels.lossless.lossless_weights import Statistics, Weights, pack
 
 __all__ = ["FileError", "Statistics", "Weights", "load", "matmul", "pack", "save"]

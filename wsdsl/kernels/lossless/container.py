@@ -26,10 +26,10 @@ import numpy as np
 
 from wsdsl.deprecation import deprecate
 from wsdsl.diagnostics import LaunchError
-from wsdsl.kernels.gemm.dtypes import wrong_option
-from wsdsl.kernels.lossless.arrays import Bits, bits_of
+from wsdsl.kernels.gemm.matmul_dtypes import wrong_option
+from wsdsl.kernels.lossless.lossless_arrays import Bits, bits_of
+from wsdsl.kernels.lossless.lossless_weights import Weights, pack
 from wsdsl.kernels.lossless.palette import KINDS
-from wsdsl.kernels.lossless.weights import Weights, pack
 from wsdsl.kernels.safetensors import (
     FileError,
     check_is_file,

@@ -17,8 +17,8 @@ from typing import Literal
 
 import numpy as np
 
-from wsdsl.kernels.gemm.dtypes import wrong_option
-from wsdsl.kernels.lossless.arrays import Bits, Bytes, Ints
+from wsdsl.kernels.gemm.matmul_dtypes import wrong_option
+from wsdsl.kernels.lossless.lossless_arrays import Bits, Bytes, Ints
 from wsdsl.record import record
 
 Kind = Literal["bytes", "exponents"]

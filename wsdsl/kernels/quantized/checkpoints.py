@@ -12,10 +12,10 @@ import numpy as np
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dynamo import opaque
-from wsdsl.kernels.arrays import OF_HOST, placed_like
-from wsdsl.kernels.gemm.dtypes import wrong_option
+from wsdsl.kernels.gemm.matmul_dtypes import wrong_option
+from wsdsl.kernels.host_arrays import OF_HOST, placed_like
 from wsdsl.kernels.quantized.codes import in_pairs
-from wsdsl.kernels.quantized.weights import Group, Weights, weights
+from wsdsl.kernels.quantized.quantized_weights import Group, Weights, weights
 from wsdsl.kernels.safetensors import files_of_tensors
 
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)

@@ -9,9 +9,9 @@ import numpy as np
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.arrays import OF_HOST, matrix_shape, on_host, placed_like, type_name
-from wsdsl.kernels.gemm.dtypes import wrong_option
-from wsdsl.runtime.packed import Packed, contiguous
+from wsdsl.kernels.gemm.matmul_dtypes import wrong_option
+from wsdsl.kernels.host_arrays import OF_HOST, matrix_shape, on_host, placed_like, type_name
+from wsdsl.runtime.arrays.packed import Packed, contiguous
 
 WEIGHTS = ("i4", "u4", "f4e2m1", "i8", "u8", "f8e4m3", "f8e5m2")
 NAMES = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal, Unpack, get_args
 
-from wsdsl.kernels.arrays import framework, type_name
-from wsdsl.kernels.gemm.dtypes import wrong_dtype, wrong_option, wrong_shape
-from wsdsl.kernels.rows import arrays
+from wsdsl.kernels.gemm.matmul_dtypes import wrong_dtype, wrong_option, wrong_shape
+from wsdsl.kernels.host_arrays import framework, type_name
+from wsdsl.kernels.rows import row_arrays
 from wsdsl.kernels.rows.softmax import SUMS
-from wsdsl.runtime.interop import describe
-from wsdsl.runtime.packed import contiguous
+from wsdsl.runtime.arrays.interop import describe
+from wsdsl.runtime.arrays.packed import contiguous
 
 Reduction = Literal["none", "sum", "mean"]
 IGNORED = -100
@@ -46,7 +46,7 @@ def cross_entropy(
     targets: Any,
     reduction: Reduction = "mean",
     ignore_index: int = IGNORED,
-    **options: Unpack[arrays.Options],
+    **options: Unpack[row_arrays.Options],
 ) -> Any:
     """`log(sum(exp(logits))) - logits[target]` over the last axis, in f32.
 
@@ -76,7 +76,7 @@ def reduce(losses: Any, targets: Any, reduction: Reduction, ignore_index: int) -
 
 
 def cross_entropy_with_lse(
-    logits: Any, targets: Any, ignore_index: int = IGNORED, **options: Unpack[arrays.Options]
+    logits: Any, targets: Any, ignore_index: int = IGNORED, **options: Unpack[row_arrays.Options]
 ) -> tuple[Any, Any]:
     """Return the losses of `cross_entropy` without a reduction, and `log(sum(exp(logits)))`, f32
     [...], for the backward pass.
@@ -86,13 +86,13 @@ def cross_entropy_with_lse(
 
 
 def _forward(
-    logits: Any, targets: Any, ignored: int, options: arrays.Options, *, lse: bool
+    logits: Any, targets: Any, ignored: int, options: row_arrays.Options, *, lse: bool
 ) -> tuple[Any, ...]:
-    rows = arrays.rows_of("logits", logits)
+    rows = row_arrays.rows_of("logits", logits)
     classes, declared, read = _targets(targets, rows)
     result, store = (", lse: f32[M]", "\n        lse[m] = most + rest") if lse else ("", "")
     parts = dict(target=read, sums=SUMS, lse=result, store=store)
-    kernel = arrays.kernel_of(FORWARD, x=rows.dtype, t=declared, **parts)
+    kernel = row_arrays.kernel_of(FORWARD, x=rows.dtype, t=declared, **parts)
     made = kernel(rows.matrix, classes, ignored, **options)
     return tuple(a.reshape(rows.shape[:-1]) for a in (made if lse else (made,)))
 
@@ -104,7 +104,7 @@ def cross_entropy_backward(
     lse: Any,
     ignore_index: int = IGNORED,
     out: Any = None,
-    **options: Unpack[arrays.Options],
+    **options: Unpack[row_arrays.Options],
 ) -> Any:
     """The gradient of the logits, of their type, from that of each loss.
 
@@ -115,20 +115,20 @@ def cross_entropy_backward(
         then, and whose memory is all that is needed. Else allocated.
     options: as for `cross_entropy`.
     """
-    rows = arrays.rows_of("logits", logits)
+    rows = row_arrays.rows_of("logits", logits)
     classes, declared, read = _targets(targets, rows)
     target, _ = rows.output(out, rows.dtype)
     in_place = out is logits
     output, into = ("", "X") if in_place else (f", DX: {rows.dtype}[M, N]", "DX")
     parts = dict(target=read, output=output, into=into)
-    kernel = arrays.kernel_of(BACKWARD, x=rows.dtype, t=declared, **parts)
+    kernel = row_arrays.kernel_of(BACKWARD, x=rows.dtype, t=declared, **parts)
     given = rows.per_row("grad", grad), rows.matrix, classes, rows.per_row("lse", lse)
     outputs = () if in_place else (target,)
     made = kernel(*given, ignore_index, *outputs, **options)
     return rows.shaped(made) if out is None else out
 
 
-def _targets(targets: Any, rows: arrays.Rows) -> tuple[Any, str, str]:
+def _targets(targets: Any, rows: row_arrays.Rows) -> tuple[Any, str, str]:
     """Targets as the kernel takes them, how they are declared, and how one is read."""
     shape, name = describe(targets, "targets").shape, type_name(targets)
     if shape != rows.shape[:-1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from wsdsl.kernels.rows import arrays, normalization
+from wsdsl.kernels.rows import normalization, row_arrays
 
 FORWARD = """
 @kernel
@@ -70,7 +70,7 @@ def layernorm(
     eps: float = 1e-5,
     out_dtype: Any = None,
     out: Any = None,
-    **options: Unpack[arrays.Options],
+    **options: Unpack[row_arrays.Options],
 ) -> Any:
     """`(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + eps) * weight + bias` over the last axis; in
     f32, rounded once.
@@ -96,7 +96,7 @@ def layernorm_with_statistics(
     eps: float = 1e-5,
     out_dtype: Any = None,
     out: Any = None,
-    **options: Unpack[arrays.Options],
+    **options: Unpack[row_arrays.Options],
 ) -> tuple[Any, Any, Any]:
     """Return `layernorm`'s result, the means, and one over the deviations (with eps), f32 [...],
     for the backward pass.
@@ -113,7 +113,7 @@ def layernorm_backward(
     mean: Any,
     rstd: Any,
     out: Any = None,
-    **options: Unpack[arrays.Options],
+    **options: Unpack[row_arrays.Options],
 ) -> Any:
     """The gradient of x, of its type, from that of `layernorm_with_statistics`' result.
 
@@ -127,7 +127,7 @@ def layernorm_backward(
 
 
 def layernorm_weight_backward(
-    grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, **options: Unpack[arrays.Options]
+    grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, **options: Unpack[row_arrays.Options]
 ) -> Any:
     """The gradient of the weight, [N] of its type: sums over rows in f32, whose order is the same
     in every run. Arguments as for `layernorm_backward`.
@@ -136,12 +136,12 @@ def layernorm_weight_backward(
     return normalization.weight_backward(WEIGHT, grad, x, weight, statistics, options)
 
 
-def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[arrays.Options]) -> Any:
+def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[row_arrays.Options]) -> Any:
     """The gradient of the bias, [N] of its type: sums over rows as for the weight.
 
     grad: [..., N] of f32, f16 or bf16.
     """
-    grads = arrays.rows_of("grad", grad)
-    return arrays.kernel_of(BIAS, g=grads.dtype, b=grads.typed("bias", bias))(
+    grads = row_arrays.rows_of("grad", grad)
+    return row_arrays.kernel_of(BIAS, g=grads.dtype, b=grads.typed("bias", bias))(
         grads.matrix, **options
     )

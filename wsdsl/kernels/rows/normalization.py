@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_and_gradient, rows_of
+from wsdsl.kernels.rows.row_arrays import Options, Rows, kernel_of, rows_and_gradient, rows_of
 
 if TYPE_CHECKING:
-    from wsdsl.compiler import Kernel
+    from wsdsl.dispatch.kernel import Kernel
 
 Statistics = tuple[tuple[str, str], ...]
 """Names of outputs [M], and of their values in the text."""

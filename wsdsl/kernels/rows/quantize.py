@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.gemm.dtypes import dtype_of, wrong_option
-from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
-from wsdsl.runtime.interop import allocate, describe
+from wsdsl.kernels.gemm.matmul_dtypes import dtype_of, wrong_option
+from wsdsl.kernels.rows.row_arrays import Options, Rows, kernel_of, rows_of
+from wsdsl.runtime.arrays.interop import allocate, describe
 
 LARGEST = {"f8e4m3": 448.0, "f8e5m2": 57344.0, "i8": 127.0}
 SCALES = ("f32", "f8e8m0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from wsdsl.kernels.rows import normalization
-from wsdsl.kernels.rows.arrays import Options
+from wsdsl.kernels.rows.row_arrays import Options
 
 FORWARD = """
 @kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Unpack
 
-from wsdsl.kernels.rows.arrays import Options, kernel_of, rows_and_gradient, rows_of
+from wsdsl.kernels.rows.row_arrays import Options, kernel_of, rows_and_gradient, rows_of
 
 Kind = Literal["softmax", "log_softmax"]
 SUMS = """

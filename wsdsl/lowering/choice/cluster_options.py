@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from wsdsl.ir.hardware.tcgen05_shapes import PAIR_ROWS, PAIR_STEP
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.tcgen05 import PAIR_ROWS, PAIR_STEP
 from wsdsl.ir.types import Axis, Sizes
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.check_columns import slice_step

@@ -17,9 +17,9 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_ops import ForTiles, Load
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.ops.tile import ForTiles, Load
 from wsdsl.ir.types import THREADS, Sizes
 from wsdsl.lowering import footprint
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from wsdsl.ir.counter_layout import WARP, WORD
+from wsdsl.ir.hardware.histogram_layout import WARP, WORD
 from wsdsl.ir.op import Kernel, Op, Value, once, operands, results_of
-from wsdsl.ir.tile_ops import Cast, ForTiles, Load, Map, Reduce, Store
+from wsdsl.ir.ops.tile import Cast, ForTiles, Load, Map, Reduce, Store
+from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import THREADS, Axis, Sizes, Tile
-from wsdsl.ir.walk import yielded
 from wsdsl.lowering.axes import axes_of, is_scattered
 from wsdsl.lowering.cooperation import cluster_along, num_cooperating
 from wsdsl.lowering.counters import counters_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from wsdsl.ir.target import Target
-from wsdsl.ir.tile_width import fastest_narrowing, narrowings
+from wsdsl.ir.analysis.tile_widths import fastest_narrowing, narrowings
+from wsdsl.ir.hardware.target import Target
 from wsdsl.ir.types import Sizes
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model import numbers

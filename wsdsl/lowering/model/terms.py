@@ -7,13 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 
-from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
+from wsdsl.ir.hardware.gmem import COPY_WORD, L2_LINE
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.hardware.tcgen05_shapes import LANES
+from wsdsl.ir.hardware.wgmma_shapes import K_BYTES, MAX_COLUMNS, ROWS, k_step
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of, uses
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tcgen05 import LANES
-from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, Index, Load, Lookup, Map
+from wsdsl.ir.ops.tile import Bitcast, Cast, Contract, Index, Load, Lookup, Map
 from wsdsl.ir.types import Axis, Role, Sizes, Tile
-from wsdsl.ir.wgmma import K_BYTES, MAX_COLUMNS, ROWS, k_step
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.axis_blocks import block_of
 from wsdsl.lowering.decode import decoded

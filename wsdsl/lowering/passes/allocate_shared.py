@@ -29,12 +29,12 @@ import dataclasses
 from collections.abc import Mapping
 
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.barrier_ops import AllocateBarriers
-from wsdsl.ir.memory_ops import AllocateShared
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel, Op, with_fields
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.swizzle import SMEM_ALIGN
-from wsdsl.ir.tensor_ops import AllocateTensorMemory
+from wsdsl.ir.ops.mbarrier import AllocateBarriers
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import AllocateShared
+from wsdsl.ir.ops.tcgen05 import AllocateTensorMemory
 from wsdsl.ir.types import Barriers, Shared
 from wsdsl.lowering.schedule_findings import smem_fault
 

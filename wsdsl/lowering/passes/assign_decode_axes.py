@@ -27,11 +27,11 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of, with_fields
-from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
-from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, StoreToSlot
-from wsdsl.ir.tile_ops import ReduceBlocks, Whole
+from wsdsl.ir.ops.pipeline import CircularBuffer, Partition
+from wsdsl.ir.ops.stage import ConsumerWait, ProducerAcquire, StoreToSlot
+from wsdsl.ir.ops.tile import ReduceBlocks, Whole
+from wsdsl.ir.rewriter import Namer, definitions, retype, rewrite, walk
 from wsdsl.ir.types import Axis, Role, Tile, Type
-from wsdsl.ir.walk import Namer, definitions, retype, rewrite, walk
 from wsdsl.lowering.axes import axes_of
 
 

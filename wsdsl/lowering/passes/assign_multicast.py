@@ -36,9 +36,9 @@ from collections.abc import Sequence
 
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
-from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, with_tails
-from wsdsl.ir.walk import rewrite, walk
+from wsdsl.ir.ops.pipeline import CircularBuffer, ForWork, Partition
+from wsdsl.ir.ops.stage import LoadToSlot, ProducerAcquire, with_tails
+from wsdsl.ir.rewriter import rewrite, walk
 from wsdsl.lowering.cta_pairs import different_tiles, in_pairs, joint_rings
 from wsdsl.lowering.dependence import depending, loops_depend
 from wsdsl.lowering.multicast_groups import Group, comes_out_even

@@ -22,13 +22,13 @@ Why here: afterwards each slot operation can be lowered by itself.
 
 from __future__ import annotations
 
-from wsdsl.ir import slot_ops as s
-from wsdsl.ir.barrier_ops import Advance, ForRange, InitialState
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
-from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition, with_partitions
-from wsdsl.ir.tile_ops import If, Yield
+from wsdsl.ir.ops import stage as s
+from wsdsl.ir.ops.mbarrier import Advance, ForRange, InitialState
+from wsdsl.ir.ops.pipeline import AddInCluster, CircularBuffer, Partition, with_partitions
+from wsdsl.ir.ops.tile import If, Yield
+from wsdsl.ir.rewriter import Namer, walk
 from wsdsl.ir.types import State
-from wsdsl.ir.walk import Namer, walk
 
 TAKES = (s.ProducerAcquire, s.ConsumerWait, s.SkipSlot, s.TakeSubtiles, AddInCluster)
 """What takes a slot, or passes it over."""

@@ -32,12 +32,12 @@ Why here: tile sizes are known, and which loops overlap their tiles.
 
 from __future__ import annotations
 
-from wsdsl.ir.intervals import walks_a_part
+from wsdsl.ir.analysis.intervals import walks_a_part
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, Makers, Region, Value, with_fields
-from wsdsl.ir.tile_ops import Constant, DimSize, End, ForTiles, Load, Map
-from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.ops.tile import Constant, DimSize, End, ForTiles, Load, Map
+from wsdsl.ir.rewriter import Namer, with_regions
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.reads import along
 from wsdsl.lowering.slots import operand_slots

@@ -20,9 +20,9 @@ from itertools import islice
 from typing import TypeVar
 
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
+from wsdsl.ir.hardware.target import Target
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.target import Target
-from wsdsl.ir.tile_ops import Contract, ForEach
+from wsdsl.ir.ops.tile import Contract, ForEach
 from wsdsl.ir.types import Sizes
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes

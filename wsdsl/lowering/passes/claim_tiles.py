@@ -38,14 +38,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from wsdsl.ir import barrier_ops as bar
-from wsdsl.ir.claims import ANSWER_BYTES, DEPTH
-from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Kernel, Op, Value, with_fields
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tile_ops import Yield
+from wsdsl.ir.ops import mbarrier as bar
+from wsdsl.ir.ops.clc import ANSWER_BYTES, DEPTH
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import AllocateShared
+from wsdsl.ir.ops.tile import Yield
+from wsdsl.ir.rewriter import Namer, yielded
 from wsdsl.ir.types import Barriers, Shared, State
-from wsdsl.ir.walk import Namer, yielded
 from wsdsl.lowering.builder import FLAG, INT, Builder
 from wsdsl.lowering.cooperation import by_one_thread
 from wsdsl.lowering.cta_pairs import in_pairs

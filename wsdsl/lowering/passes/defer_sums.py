@@ -30,12 +30,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
-from wsdsl.ir.pipeline_ops import AxisAt, FoldRows, Partition, with_partitions
-from wsdsl.ir.tile_ops import Full, Map, Reduce
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import AxisAt, FoldRows, Partition, with_partitions
+from wsdsl.ir.ops.tile import Full, Map, Reduce
+from wsdsl.ir.rewriter import Namer, retype, used_inside, uses, with_regions, yielded
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import Namer, retype, used_inside, uses, with_regions, yielded
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.lanes import height_of, reduces_rows

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.rewriter import Namer, definitions, rewrite
 from wsdsl.ir.types import BOOL, F32, I32, Axis, DType, Tile
-from wsdsl.ir.walk import Namer, definitions, rewrite
 from wsdsl.lowering.builder import INT, Builder, with_dtype
 from wsdsl.record import record
 

@@ -13,9 +13,9 @@ After:
 
 TMA takes about 2 cycles longer for each line of a box that lies beyond the tensor, and the CTA with
 the last tile is the one that all wait for. What is computed twice has the same bits both times
-(`ir/overlap_rules.py`); so tiles that are cut stay as they are, where pieces, and with them the
-order of the sums, differ from tile to tile, and so do those that more than two CTAs of a cluster
-share, whose own sums come first. Tiles begin where TMA can: `within` is 16 bytes along a
+(`ir/verify/overlapping_tiles.py`); so tiles that are cut stay as they are, where pieces, and with
+them the order of the sums, differ from tile to tile, and so do those that more than two CTAs of a
+cluster share, whose own sums come first. Tiles begin where TMA can: `within` is 16 bytes along a
 contiguous dimension.
 
 Why here: tile sizes are known, and one nest stands for all partitions.
@@ -24,10 +24,10 @@ Why here: tile sizes are known, and one nest stands for all partitions.
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, Op, with_fields
-from wsdsl.ir.overlap_rules import MOST_ALIKE, unit_of, why_apart
-from wsdsl.ir.tile_ops import ForTiles
+from wsdsl.ir.ops.tile import ForTiles
+from wsdsl.ir.rewriter import rewrite
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import rewrite
+from wsdsl.ir.verify.overlapping_tiles import MOST_ALIKE, unit_of, why_apart
 from wsdsl.lowering.footprint import sharing_ctas
 from wsdsl.schedule import Schedule
 

@@ -21,11 +21,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
+from wsdsl.ir.hardware.wgmma_shapes import is_fp8
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
+from wsdsl.ir.ops.tile import Constant, Contract, ForEach, ForTiles, Full, Map
+from wsdsl.ir.rewriter import Namer, uses, with_regions, yielded
 from wsdsl.ir.types import Tile, Type
-from wsdsl.ir.walk import Namer, uses, with_regions, yielded
-from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.precision import promotes
 from wsdsl.lowering.split_k_rules import grows
 from wsdsl.lowering.zeros import tiles_of_zeros

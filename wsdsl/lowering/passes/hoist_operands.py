@@ -25,13 +25,13 @@ Why here: behind `lower_tiles`, which makes the descriptors where they are used.
 
 from __future__ import annotations
 
-from wsdsl.ir.barrier_ops import WaitBarrier
-from wsdsl.ir.fragment_ops import MatrixOperand, WgmmaCommit
-from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, operands, results_of
-from wsdsl.ir.tile_ops import Constant, Map
+from wsdsl.ir.ops.fragment import MatrixOperand, WgmmaCommit
+from wsdsl.ir.ops.mbarrier import WaitBarrier
+from wsdsl.ir.ops.smem import LoadGlobal
+from wsdsl.ir.ops.tile import Constant, Map
+from wsdsl.ir.rewriter import makers, with_regions
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import makers, with_regions
 
 
 def hoist_operands(kernel: Kernel) -> Kernel:

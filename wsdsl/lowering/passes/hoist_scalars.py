@@ -31,14 +31,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of, with_fields
-from wsdsl.ir.pipeline_ops import Partition, with_partitions
-from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.tile_ops import Cast, Constant, Map
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import Partition, with_partitions
+from wsdsl.ir.ops.smem import LoadGlobal
+from wsdsl.ir.ops.tile import Cast, Constant, Map
+from wsdsl.ir.rewriter import rewrite, walk
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import rewrite, walk
 
 MOST_BITS = 4 * 32
 

@@ -29,9 +29,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.tile_ops import ForEach, ForTiles, Reduce, ReduceBlocks, Whole, Yield
+from wsdsl.ir.ops.tile import ForEach, ForTiles, Reduce, ReduceBlocks, Whole, Yield
+from wsdsl.ir.rewriter import definitions, replace_operands, retype, with_regions, yielded
 from wsdsl.ir.types import Axis, Sizes, Tile
-from wsdsl.ir.walk import definitions, replace_operands, retype, with_regions, yielded
 from wsdsl.lowering.axes import axes_of, output_nest
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.held_rows import are_held, held_axes

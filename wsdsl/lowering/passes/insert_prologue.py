@@ -72,17 +72,17 @@ Why here: all barriers and tensor maps are known.
 
 from __future__ import annotations
 
-from wsdsl.ir import barrier_ops as bar
-from wsdsl.ir import tensor_ops as tm
-from wsdsl.ir.early_start import constant_tensors, only_reads
-from wsdsl.ir.memory_ops import LoadGlobal, MakeTensorMap, StorePartials
+from wsdsl.ir.analysis.early_start import constant_tensors, only_reads
+from wsdsl.ir.analysis.tensor_accesses import mapped_tensors
 from wsdsl.ir.op import Kernel, Op, Region, with_fields
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.prefetch_ops import PrefetchTensorMap
-from wsdsl.ir.protocol_rules import reaches_others, reaching
-from wsdsl.ir.tensor_accesses import mapped_tensors
-from wsdsl.ir.tile_ops import If, Yield
-from wsdsl.ir.walk import Namer, walk
+from wsdsl.ir.ops import mbarrier as bar
+from wsdsl.ir.ops import tcgen05 as tm
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.prefetch import PrefetchTensorMap
+from wsdsl.ir.ops.smem import LoadGlobal, MakeTensorMap, StorePartials
+from wsdsl.ir.ops.tile import If, Yield
+from wsdsl.ir.rewriter import Namer, walk
+from wsdsl.ir.verify.synchronization import reaches_others, reaching
 from wsdsl.lowering.builder import FLAG, INT, Builder
 from wsdsl.lowering.cooperation import by_one_thread
 from wsdsl.lowering.cta_pairs import LEADER, group_of, in_pairs

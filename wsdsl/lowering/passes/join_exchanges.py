@@ -33,10 +33,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.pipeline_ops import ExchangeRows
-from wsdsl.ir.tile_ops import Block, Cast, End, ForTiles, Full, Map, Reduce
+from wsdsl.ir.ops.pipeline import ExchangeRows
+from wsdsl.ir.ops.tile import Block, Cast, End, ForTiles, Full, Map, Reduce
+from wsdsl.ir.rewriter import Namer, replace_operands, used_inside, uses, with_regions
 from wsdsl.ir.types import BOOL, F32, Tile
-from wsdsl.ir.walk import Namer, replace_operands, used_inside, uses, with_regions
 from wsdsl.lowering import row_rounds
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder

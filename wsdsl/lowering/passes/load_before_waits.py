@@ -25,13 +25,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wsdsl.ir.barrier_ops import LaunchGrid
-from wsdsl.ir.memory_ops import LoadGlobal, StorePartials
+from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tensor_accesses import written_tensors
+from wsdsl.ir.ops.mbarrier import LaunchGrid
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import LoadGlobal, StorePartials
+from wsdsl.ir.rewriter import with_regions
 from wsdsl.ir.types import THREADS, Fragment
-from wsdsl.ir.walk import with_regions
 from wsdsl.lowering.loads_ahead import with_place
 
 WORD, MOST, BESIDE = 4, 255, 24

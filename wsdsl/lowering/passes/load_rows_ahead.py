@@ -41,12 +41,12 @@ import dataclasses
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
-from wsdsl.ir import walk
-from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, ForRange, SyncWarp
-from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir import rewriter
+from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.tile_ops import Map, Yield
+from wsdsl.ir.ops.mbarrier import ArriveBarrier, FenceAsyncProxy, ForRange, SyncWarp
+from wsdsl.ir.ops.smem import LoadGlobal
+from wsdsl.ir.ops.tile import Map, Yield
 from wsdsl.ir.types import BOOL, Fragment
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import with_place
@@ -55,7 +55,7 @@ from wsdsl.lowering.loads_ahead import with_place
 def load_rows_ahead(kernel: Kernel) -> Kernel:
     if not kernel.of(LoadGlobal):
         return kernel
-    b, used = Builder(walk.Namer.of(kernel)), Counter(walk.uses(kernel.body))
+    b, used = Builder(rewriter.Namer.of(kernel)), Counter(rewriter.uses(kernel.body))
     stored = written_tensors(kernel)
 
     def change(op: Op) -> Region:
@@ -67,7 +67,7 @@ def load_rows_ahead(kernel: Kernel) -> Kernel:
             b.add(op)
         return tuple(made)
 
-    return kernel.with_body(walk.rewrite(kernel.body, change))
+    return kernel.with_body(rewriter.rewrite(kernel.body, change))
 
 
 def _ahead(loop: ForRange, choice: Map, load: LoadGlobal, b: Builder) -> ForRange:
@@ -77,12 +77,12 @@ def _ahead(loop: ForRange, choice: Map, load: LoadGlobal, b: Builder) -> ForRang
     if not needed:
         return _beside(loop, choice, load)
     # What the next iteration was loaded already would have to be waited for.
-    read, made = {v for op in needed for v in operands(op)}, walk.definers(loop.body)
-    for arg, last in zip(loop.args, walk.yielded(loop.body), strict=True):
+    read, made = {v for op in needed for v in operands(op)}, rewriter.definers(loop.body)
+    for arg, last in zip(loop.args, rewriter.yielded(loop.body), strict=True):
         before = made.get(last)
         if arg in read and isinstance(before, LoadGlobal) and with_place(loop.body, before):
             loop = _carried(loop, before, with_place(loop.body, before), None, before, b)
-            made = walk.definers(loop.body)
+            made = rewriter.definers(loop.body)
     return _carried(loop, load, needed, kept, choice, b)
 
 
@@ -101,7 +101,7 @@ def _carried(
     """
     b.loc = load.loc
     read = {kept, *(v for op in needed for v in operands(op))}
-    nexts = dict(zip(loop.args, walk.yielded(loop.body), strict=True))
+    nexts = dict(zip(loop.args, rewriter.yielded(loop.body), strict=True))
     known = {last for arg, last in nexts.items() if arg in read}
     firsts = dict(zip(loop.args, loop.init, strict=True)) | {loop.index: loop.start}
     first = _add(needed, kept, load, firsts, b)
@@ -118,14 +118,14 @@ def _carried(
     args = {value: b.value(value.name, value.type) for value, _, _ in carried}
     swap = {load.result: args[load.result]}
     body = (op for op in (*loop.body[:at], *ahead, *loop.body[at:-1]) if op is not load)
-    last = (*(swap.get(v, v) for v in walk.yielded(loop.body)), *(v for _, _, v in carried))
+    last = (*(swap.get(v, v) for v in rewriter.yielded(loop.body)), *(v for _, _, v in carried))
     return with_fields(
         loop,
         result=(*loop.result, *(b.value(value.name, value.type) for value in args)),
         init=(*loop.init, *(v for _, v, _ in carried)),
         args=(*loop.args, *args.values()),
         body=(
-            *(walk.replace_operands(op, args if op is reader else swap) for op in body),
+            *(rewriter.replace_operands(op, args if op is reader else swap) for op in body),
             Yield(values=last, loc=loop.loc),
         ),
     )
@@ -151,7 +151,7 @@ def _add(
     """What the load needs, and the load, of another iteration."""
     others = tuple(op for op in needed if op is not load)
     b.copy(others, swap)
-    made = walk.replace_operands(load, swap)
+    made = rewriter.replace_operands(load, swap)
     assert isinstance(made, LoadGlobal)
     result, only = b.value(load.result.name, load.result.type), kept and swap.get(kept, kept)
     in_order = in_order or made.in_order

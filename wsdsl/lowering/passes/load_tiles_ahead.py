@@ -28,13 +28,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
+from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.tile_ops import Yield
-from wsdsl.ir.walk import Namer, copy_region, makers, replace_operands, rewrite, walk, yielded
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal
+from wsdsl.ir.ops.tile import Yield
+from wsdsl.ir.rewriter import Namer, copy_region, makers, replace_operands, rewrite, walk, yielded
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import with_place
 

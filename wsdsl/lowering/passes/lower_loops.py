@@ -24,13 +24,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from wsdsl.ir import barrier_ops as bar
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, ForWork
+from wsdsl.ir.ops import mbarrier as bar
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.pipeline import AxisAt, CircularBuffer, ForWork
+from wsdsl.ir.rewriter import Namer, copy_region, makers, walk, with_regions
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import Namer, copy_region, makers, walk, with_regions
 from wsdsl.lowering.builder import INT, Builder, Scalars
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.order_barriers import PingPong

@@ -26,15 +26,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wsdsl.ir import barrier_ops as bar
-from wsdsl.ir import slot_ops as s
-from wsdsl.ir.memory_ops import AllocateShared
-from wsdsl.ir.narrowing import narrowing_of
+from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
-from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition
-from wsdsl.ir.tile_ops import Yield
+from wsdsl.ir.ops import mbarrier as bar
+from wsdsl.ir.ops import stage as s
+from wsdsl.ir.ops.pipeline import AddInCluster, CircularBuffer, Partition
+from wsdsl.ir.ops.smem import AllocateShared
+from wsdsl.ir.ops.tile import Yield
+from wsdsl.ir.rewriter import Namer, walk, with_regions
 from wsdsl.ir.types import Barriers, Columns, Shared, Tile
-from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering import placed_ring
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder

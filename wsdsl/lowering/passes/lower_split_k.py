@@ -36,11 +36,11 @@ Why here: pieces are numbers; states and tiles are lowered next, for whatever is
 
 from __future__ import annotations
 
-from wsdsl.ir.barrier_ops import LaunchGrid, WaitFlag
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, FinishTile, Partition
-from wsdsl.ir.tile_ops import If, Map, Yield
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.ops.mbarrier import LaunchGrid, WaitFlag
+from wsdsl.ir.ops.pipeline import AxisAt, CircularBuffer, FinishTile, Partition
+from wsdsl.ir.ops.tile import If, Map, Yield
+from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.lowering.lanes import height_of, reduces_rows
 from wsdsl.lowering.order_barriers import consumer_barrier
 from wsdsl.lowering.parallel_reduction import ParallelReduction, finish_in_cluster

@@ -31,13 +31,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
-from wsdsl.ir import pipeline_ops as p
-from wsdsl.ir import slot_ops as s
-from wsdsl.ir import tile_ops as t
-from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
+from wsdsl.ir.ops import pipeline as p
+from wsdsl.ir.ops import stage as s
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.mbarrier import ArriveBarrier, Elect, ForRange
+from wsdsl.ir.rewriter import Namer, free_values, replace_operands, uses, walk, yielded
 from wsdsl.ir.types import State, Tile, Type
-from wsdsl.ir.walk import Namer, free_values, replace_operands, uses, walk, yielded
 from wsdsl.lowering import elementwise
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import (

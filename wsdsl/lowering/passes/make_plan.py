@@ -16,13 +16,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.pipeline_ops import ExchangeRows
+from wsdsl.ir.ops.pipeline import ExchangeRows
+from wsdsl.ir.ops.tile import Load, Reduce, Store
 from wsdsl.ir.plan import Plan, PlannedPartition, PlannedRing
-from wsdsl.ir.swizzle import SMEM_ALIGN
-from wsdsl.ir.tile_ops import Load, Reduce, Store
+from wsdsl.ir.rewriter import Namer
 from wsdsl.ir.types import Axis, Sizes
-from wsdsl.ir.walk import Namer
 from wsdsl.lowering import footprint, tensor_sums
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers, shared_role

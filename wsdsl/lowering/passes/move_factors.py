@@ -28,12 +28,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.factors import Factored, factored, significant_bits, taken_as
+from wsdsl.ir.analysis.factors import Factored, factored, significant_bits, taken_as
+from wsdsl.ir.hardware.wgmma_shapes import k_step, sum_of
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
-from wsdsl.ir.tile_ops import Block, Cast, Constant, Contract, Index, Map
+from wsdsl.ir.ops.tile import Block, Cast, Constant, Contract, Index, Map
+from wsdsl.ir.rewriter import Namer, made_of, replace_operands, uses, with_regions
 from wsdsl.ir.types import BF16, F32, Axis, DType, Tile
-from wsdsl.ir.walk import Namer, made_of, replace_operands, uses, with_regions
-from wsdsl.ir.wgmma import k_step, sum_of
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.scale_loads import blocks_of
 

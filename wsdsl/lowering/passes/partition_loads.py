@@ -60,12 +60,12 @@ import dataclasses
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Region, Value
-from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
+from wsdsl.ir.ops.pipeline import CircularBuffer, ForWork, Partition
+from wsdsl.ir.ops.stage import with_tails
+from wsdsl.ir.ops.tile import ForEach, ForTiles
 from wsdsl.ir.plan import Plan
-from wsdsl.ir.slot_ops import with_tails
-from wsdsl.ir.tile_ops import ForEach, ForTiles
+from wsdsl.ir.rewriter import Namer, copy_region
 from wsdsl.ir.types import Axis, Ring
-from wsdsl.ir.walk import Namer, copy_region
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.cooperation import cluster_along, num_cooperating, num_pingpong_consumers
 from wsdsl.lowering.decode import num_decoders

@@ -46,13 +46,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of, with_fields
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.prefetch_ops import PrefetchTile
-from wsdsl.ir.tile_ops import Constant, DimSize, Map
-from wsdsl.ir.walk import Namer, makers, with_regions
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.prefetch import PrefetchTile
+from wsdsl.ir.ops.smem import ThreadLoad
+from wsdsl.ir.ops.tile import Constant, DimSize, Map
+from wsdsl.ir.rewriter import Namer, makers, with_regions
 from wsdsl.lowering.builder import INT, Builder
 
 AHEAD_BYTES = 24 << 10

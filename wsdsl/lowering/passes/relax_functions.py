@@ -21,11 +21,11 @@ Why here: before anything counts instructions.
 
 from __future__ import annotations
 
-from wsdsl.ir.intervals import walks_a_part
+from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Value, operands, with_fields
-from wsdsl.ir.tile_ops import Cast, ForTiles, Load, Map, Reduce, Store
+from wsdsl.ir.ops.tile import Cast, ForTiles, Load, Map, Reduce, Store
+from wsdsl.ir.rewriter import rewrite, walk
 from wsdsl.ir.types import F32, Tensor, Tile
-from wsdsl.ir.walk import rewrite, walk
 from wsdsl.lowering.axes import axes_of
 
 RELAXED = ("exp", "gelu", "sigmoid", "silu", "tanh")

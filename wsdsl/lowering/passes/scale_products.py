@@ -11,12 +11,11 @@ After:
     %s: f8e8m0[m, k] = load(tensor=%a_scale, index=(%m, %k), block=32)
     %p: f32[m, n] = contract(a=%a, b=%b, a_scale=%s, b_scale=%t, block=32)
 
-Or, where scales lie in atoms (`ir/scale_atoms.py`): the same of a tensor [.., .., 2, 256]. Both
-operands have one scale each, of types and blocks that an instruction takes, TMA takes what they are
-loaded from, the kernel does not write that, and sums over all of a dimension; other products stay
-as they are. Of operands of fewer
-than 8 bits, the tensor cores take f4e2m1 beside f4e2m1 as it lies in a tensor; others are cast to
-f8e4m3, which has all of their values.
+Or, where scales lie in atoms (`ir/hardware/scale_factor_atoms.py`): the same of a tensor [.., ..,
+2, 256]. Both operands have one scale each, of types and blocks that an instruction takes, TMA takes
+what they are loaded from, the kernel does not write that, and sums over all of a dimension; other
+products stay as they are. Of operands of fewer than 8 bits, the tensor cores take f4e2m1 beside
+f4e2m1 as it lies in a tensor; others are cast to f8e4m3, which has all of their values.
 
 Why here: in front of `move_factors`, which makes factors of a sum of what is left.
 """
@@ -26,13 +25,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wsdsl.ir.block_scales import KINDS, are_scaled, kind_of
-from wsdsl.ir.factors import Factored, split, taken_as, unwidened
+from wsdsl.ir.analysis.factors import Factored, split, taken_as, unwidened
+from wsdsl.ir.hardware.block_scale_factors import KINDS, are_scaled, kind_of
+from wsdsl.ir.hardware.scale_factor_atoms import block_in_atoms, in_atoms
 from wsdsl.ir.op import Kernel, Makers, Op, Value, with_fields
-from wsdsl.ir.scale_atoms import block_in_atoms, in_atoms
-from wsdsl.ir.tile_ops import Cast, Contract, Load, Map
+from wsdsl.ir.ops.tile import Cast, Contract, Load, Map
+from wsdsl.ir.rewriter import Namer, definitions, rewrite
 from wsdsl.ir.types import Axis, DType, Tile
-from wsdsl.ir.walk import Namer, definitions, rewrite
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.scale_loads import blocks_of, kept_out
 from wsdsl.lowering.tensor_sums import summed_parts

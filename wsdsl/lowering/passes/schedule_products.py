@@ -173,13 +173,13 @@ Why here: on tiles, before stages and parities of slots are threaded through the
 from __future__ import annotations
 
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.barrier_ops import ForRange, NamedBarrierArrive
+from wsdsl.ir.hardware.wgmma_shapes import is_fp8
 from wsdsl.ir.op import Kernel, Op, Region, regions, with_fields
-from wsdsl.ir.pipeline_ops import CircularBuffer, Partition, with_partitions
-from wsdsl.ir.slot_ops import SlotSum
-from wsdsl.ir.tile_ops import Contract, Store
-from wsdsl.ir.walk import Namer, rewrite, walk, with_regions
-from wsdsl.ir.wgmma import is_fp8
+from wsdsl.ir.ops.mbarrier import ForRange, NamedBarrierArrive
+from wsdsl.ir.ops.pipeline import CircularBuffer, Partition, with_partitions
+from wsdsl.ir.ops.stage import SlotSum
+from wsdsl.ir.ops.tile import Contract, Store
+from wsdsl.ir.rewriter import Namer, rewrite, walk, with_regions
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import LoadsAhead
 from wsdsl.lowering.loop_stages import LoopStages

@@ -20,11 +20,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from wsdsl.ir.intervals import walks_a_part
+from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Value, with_fields
-from wsdsl.ir.tile_ops import OVER_AXIS, ForTiles, Load, Store
+from wsdsl.ir.ops.tile import OVER_AXIS, ForTiles, Load, Store
+from wsdsl.ir.rewriter import definitions, retype, rewrite
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import definitions, retype, rewrite
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.held_rows import held_dims
 from wsdsl.schedule import Schedule, changed

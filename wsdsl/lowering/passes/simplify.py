@@ -21,13 +21,13 @@ from __future__ import annotations
 import operator
 from functools import partial
 
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, regions, results_of
-from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.tile_ops import COMPARISONS, Cast, Constant, DimSize, Map
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops.smem import LoadGlobal
+from wsdsl.ir.ops.tile import COMPARISONS, Cast, Constant, DimSize, Map
+from wsdsl.ir.rewriter import replace_operands, rewrite, with_regions, yielded
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import replace_operands, rewrite, with_regions, yielded
 
 Numbers = dict[Value, int | float | bool]
 Bounds = frozenset[tuple[Value, ...]]

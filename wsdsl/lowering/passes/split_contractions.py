@@ -21,11 +21,10 @@ Why here: the two sides have their own loops, and must walk the same pieces.
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, uses, walk, with_fields
-from wsdsl.ir.pipeline_ops import FinishTile, ForWork, Partition
-from wsdsl.ir.slot_ops import ConsumerRelease
-from wsdsl.ir.tile_ops import ForTiles, Yield
-from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import (
+from wsdsl.ir.ops.pipeline import FinishTile, ForWork, Partition
+from wsdsl.ir.ops.stage import ConsumerRelease
+from wsdsl.ir.ops.tile import ForTiles, Yield
+from wsdsl.ir.rewriter import (
     Namer,
     copy_region,
     makers,
@@ -34,6 +33,7 @@ from wsdsl.ir.walk import (
     with_regions,
     yielded,
 )
+from wsdsl.ir.types import Axis
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.cooperation import cluster_splits_beside
 from wsdsl.lowering.split_k_rules import joined_by

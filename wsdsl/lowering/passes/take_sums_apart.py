@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections import Counter
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
+from wsdsl.ir.ops.tile import Constant, Contract, ForEach, ForTiles, Full, Map
+from wsdsl.ir.rewriter import Namer, uses, with_regions
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import Namer, uses, with_regions
 from wsdsl.lowering.tensor_chains import staying
 from wsdsl.lowering.updated_sums import updates
 from wsdsl.lowering.zeros import tiles_of_zeros

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections import Counter
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.tile_ops import Constant, Map
+from wsdsl.ir.ops.tile import Constant, Map
+from wsdsl.ir.rewriter import Namer, uses, with_regions
 from wsdsl.ir.types import F32, Tile
-from wsdsl.ir.walk import Namer, uses, with_regions
 
 
 def use_sigmoid(kernel: Kernel) -> Kernel:

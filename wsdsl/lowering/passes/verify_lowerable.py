@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
-from wsdsl.ir import tile_ops as tile
-from wsdsl.ir.intervals import walks_a_part
+from wsdsl.ir.analysis.intervals import walks_a_part
+from wsdsl.ir.hardware.tma_box import MAX_RANK
+from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, regions, used_inside, walk
-from wsdsl.ir.tma import MAX_RANK
+from wsdsl.ir.ops import tile
 from wsdsl.ir.types import F32, Axis, DType, Tile
-from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable, output_nest, with_outer
 from wsdsl.lowering.axis_blocks import MOST
 from wsdsl.lowering.decode import decoded
@@ -24,7 +24,7 @@ from wsdsl.lowering.packed_operands import unfit_packing
 from wsdsl.lowering.product_operands import computed_operands, multiplied, with_casts
 from wsdsl.lowering.spread_rows import spread_axes
 from wsdsl.lowering.store_hazards import apart, may_meet, same_place, stored_in
-from wsdsl.reached import reached
+from wsdsl.reachability import reached
 
 SCALAR_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",

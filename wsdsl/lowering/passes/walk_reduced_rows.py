@@ -22,10 +22,10 @@ Why here: everything behind knows tiles of which one axis is reduced.
 
 from __future__ import annotations
 
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.rewriter import definitions, retype, rewrite
 from wsdsl.ir.types import I32, Tile
-from wsdsl.ir.walk import definitions, retype, rewrite
 from wsdsl.lowering.axes import output_nest
 
 

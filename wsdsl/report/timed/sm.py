@@ -12,17 +12,17 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from wsdsl.ir import barrier_ops as b
-from wsdsl.ir import tile_ops as t
-from wsdsl.ir.memory_ops import AllocateGlobal, LoadGlobal, MakeTensorMap
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
-from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import AllocateGlobal, LoadGlobal, MakeTensorMap
 from wsdsl.ir.types import Accumulator, Fragment, Tensor
-from wsdsl.report.timed.edges import edge_names
-from wsdsl.report.timed.speeds import Speeds
+from wsdsl.report.timed.cycle_costs import Speeds
+from wsdsl.report.timed.pipeline_edges import edge_names
 from wsdsl.report.timed.units import Barrier, Channel, Flag, Kind, Meeting, Span, Unit
-from wsdsl.simulator.context import Warpgroup
-from wsdsl.simulator.scalar_ops import VALUES, assign
+from wsdsl.simulator.ops.fragment import VALUES, assign
+from wsdsl.simulator.warpgroup import Warpgroup
 
 Steps = Generator[Channel | None, None, Any]
 """None offers a switch to who is behind, a channel is waited for."""

@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from wsdsl.diagnostics import Finding, ScheduleError
-from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, operands, results_of
-from wsdsl.ir.tile_ops import If
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.smem import LoadGlobal
+from wsdsl.ir.ops.tile import If
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import fits_smem
 from wsdsl.lowering.model.predict import Prediction
 from wsdsl.report.bottleneck import unit_fractions
-from wsdsl.report.timed.run import Run
+from wsdsl.report.timed.agent_queue import Run
+from wsdsl.report.timed.cycle_costs import Speeds
 from wsdsl.report.timed.sm import Agent, Facts
-from wsdsl.report.timed.speeds import Speeds
 from wsdsl.report.timed.units import Span
 from wsdsl.report.timed.worker import Lane, Worker
 from wsdsl.schedule import Schedule
-from wsdsl.simulator.arrays import Arguments
-from wsdsl.simulator.launch import read_launch, size_workspace
+from wsdsl.simulator.launch_state import read_launch, size_workspace
+from wsdsl.simulator.reference.bound_arrays import Arguments
 
 NAMES = {"load": "producer", "compute": "consumer"}
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from wsdsl.report.bottleneck import LATENCY
-from wsdsl.report.timed.edges import EMPTY, FULL
+from wsdsl.report.timed.pipeline_edges import EMPTY, FULL
 from wsdsl.report.timed.units import Span
 
 WORTH_LISTING, WORTH_A_REASON = 0.005, 0.03

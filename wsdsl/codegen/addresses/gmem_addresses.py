@@ -1,0 +1,276 @@
+"""Where the elements of a direct access lie in GMEM, and which of them exist.
+
+A thread's elements differ from its first one by constants, mostly. So an address is a sum of terms,
+ordered from those that all elements share to those of one element, each partial sum is computed
+once, and what is constant stands in the instruction. Bounds likewise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wsdsl.codegen.emission_context import Context
+from wsdsl.codegen.fragment_registers import elements, resized, source_element
+from wsdsl.codegen.inline_ptx import Global
+from wsdsl.codegen.ops.map import nonnegative
+from wsdsl.codegen.value_registers import Affine, Held, Registers, Scalar, Shape
+from wsdsl.ir.types import DTYPES, I32, Value
+
+Key = tuple[int, str, int]
+ASKED = -1
+"""In a key: no dimension, but what is asked for."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One dimension's index."""
+
+    dim: int
+    held: Registers
+    known: int | None
+    sure: bool
+    """Known not to be negative."""
+
+    @property
+    def order(self) -> int:
+        """Scalars first, then rows, then columns, then what depends on both."""
+        return 2 * (self.held.columns > 1) + (self.held.rows > 1)
+
+    @property
+    def is_unsigned(self) -> bool:
+        return self.sure or self.held.dtype.kind == "uint"
+
+    def is_below(self, size: int, source: int) -> bool:
+        """Whether an element surely is of a dimension of this size."""
+        if self.known is not None:
+            return 0 <= self.known < size
+        affine = self.held.affine
+        if affine is None or affine.most is None:
+            return False
+        return self.sure and affine.most + affine.offsets[source] < size
+
+
+def _entry(dim: int, held: Held) -> Entry:
+    if isinstance(held, Scalar):
+        known = held.known if isinstance(held.known, int) else None
+        registers = Registers(held.dtype, *Shape(1, 1), (held.text,))
+        return Entry(dim, registers, known, nonnegative(held))
+    assert isinstance(held, Registers)
+    return Entry(dim, held, None, nonnegative(held))
+
+
+def wide(c: Context, held: Held) -> Held:
+    """An index of fewer bits in 32 of them, with which sizes are compared."""
+    if not isinstance(held, Registers | Scalar) or held.dtype.bits == 32:
+        return held
+    if isinstance(held, Scalar):
+        text = resized(c.w, held.text, held.dtype, I32)
+        return Scalar(text, I32, held.known, nonnegative(held))
+    dtype = DTYPES["u32"] if nonnegative(held) else I32
+    texts = [resized(c.w, text, held.dtype, I32) for text in elements(c.w, held)]
+    return Registers(dtype, *held.shape, tuple(texts))
+
+
+@dataclass
+class Addresses:
+    """Addresses of and conditions on the elements of a fragment of shape `shape`; of 4 bits the
+    addresses are those of their bytes.
+    """
+
+    c: Context
+    tensor: Value
+    index: tuple[Value, ...]
+    shape: Shape
+    only: Value | None = None
+    """Bools: which elements are asked for."""
+    is_ahead: bool = False
+    """Whether what lies there is loaded before it is wanted, and may be the same in all lanes."""
+    pointers: dict[tuple[Key, ...], str] = field(default_factory=dict[tuple[Key, ...], str])
+    conditions: dict[tuple[Key, ...], str | None] = field(
+        default_factory=dict[tuple[Key, ...], "str | None"]
+    )
+    once: dict[object, str] = field(default_factory=dict[object, str])
+
+    def __post_init__(self) -> None:
+        self.kind = self.tensor.as_tensor
+        self.in_pairs = self.kind.dtype.bits == 4
+        entries = [_entry(d, wide(self.c, self.c.held[v])) for d, v in enumerate(self.index)]
+        self.entries = sorted(entries, key=lambda e: e.order)
+
+    @property
+    def last_dim(self) -> int:
+        return len(self.kind.dims) - 1
+
+    @property
+    def last(self) -> Affine | None:
+        """The index along the last dimension."""
+        return self._entry(self.last_dim).held.affine
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether lines of the tensor begin at multiples of 16 bytes."""
+        return self.tensor.name not in self.c.unaligned
+
+    def is_same_line(self, element: int) -> bool:
+        """Whether the element lies in the line of the first one."""
+        dims = (e.dim for e in self.entries if e.dim != self.last_dim)
+        return all(self.source(dim, element) == self.source(dim, 0) for dim in dims)
+
+    def source(self, dim: int, element: int) -> int:
+        """Which element of the dimension's index serves this one: the first of those alike."""
+        held = self._entry(dim).held
+        return self._first_alike(held, source_element(element, self.shape, held.shape))
+
+    def _first_alike(self, held: Registers, source: int) -> int:
+        each = held.texts if held.affine is None else held.affine.offsets
+        return each.index(each[source])
+
+    def at(self, element: int) -> Global:
+        """The element's address."""
+        shared: list[Key] = []
+        own: list[Key] = []
+        constant = 0
+        last = self.last_dim
+        for entry in self.entries:
+            source = self.source(entry.dim, element)
+            if entry.held.affine is None:
+                if entry.known != 0:
+                    own.append((entry.dim, "element", source))
+                continue
+            offset = entry.held.affine.offsets[source]
+            if self.in_pairs and entry.dim == last and offset % 2:
+                own.append((entry.dim, "element", source))
+                continue
+            shared.append((entry.dim, "base", 0))
+            if entry.dim == last:
+                constant += self.kind.dtype.size(offset)
+            elif offset:
+                own.append((entry.dim, "offset", offset))
+        scalars = [k for k in own if self._entry(k[0]).order == 0]
+        rest = [k for k in own if self._entry(k[0]).order != 0]
+        return Global(self._pointer((*scalars, *shared, *rest)), constant)
+
+    def _entry(self, dim: int) -> Entry:
+        return next(e for e in self.entries if e.dim == dim)
+
+    def _pointer(self, keys: tuple[Key, ...]) -> str:
+        if not keys:
+            return self.c.pointer(self.tensor).text
+        if keys not in self.pointers:
+            before = self._pointer(keys[:-1])
+            bits = max(8, self.kind.dtype.bits)
+            step = self._elements(keys[-1])
+            text = f"getelementptr i{bits}, ptr addrspace(1) {before}, i64 {step}"
+            self.pointers[keys] = self.c.w.value(text)
+        return self.pointers[keys]
+
+    def _elements(self, key: Key) -> str:
+        """One term of an address, i64, in elements of the tensor, or in bytes that hold two."""
+        if key in self.once:
+            return self.once[key]
+        w = self.c.w
+        dim, what, number = key
+        entry = self._entry(dim)
+        last = dim == self.last_dim
+        if what == "offset":
+            made = w.binary("mul", "i64", self.c.strides[self.tensor.name, dim], number)
+        else:
+            if what == "base":
+                assert entry.held.affine is not None
+                text = entry.held.affine.base
+            else:
+                text = self._index(entry, number)
+            widen = "zext" if entry.is_unsigned else "sext"
+            made = w.value(f"{widen} i32 {text} to i64")
+            if not last:
+                made = self._lines(text, made, dim)
+            if self.is_ahead and entry.order:
+                made = w.binary("add", "i64", made, self.c.apart)
+        if self.in_pairs:
+            # Rows begin with a byte, so that nothing is lost but half of a last index.
+            made = w.binary("ashr", "i64", made, 1)
+        self.once[key] = made
+        return made
+
+    def _lines(self, index: str, wide: str, dim: int) -> str:
+        """So many lines, in elements. ptxas makes a product of a shift and a sum of 64 bits, and
+        beside wgmma that takes as long as 40 instructions: of halves it makes none.
+        """
+        w, stride = self.c.w, self.c.strides[self.tensor.name, dim]
+        bits = int(stride).bit_length() - 1 if stride.isdigit() else 0
+        if not bits or int(stride) != 1 << bits or bits >= 32 or not self._entry(dim).is_unsigned:
+            return w.binary("mul", "i64", wide, stride)
+        ptx = (
+            "{\n.reg .b32 low, high;\n"
+            f"shl.b32 low, $1, {bits};\nshr.u32 high, $1, {32 - bits};\n"
+            "mov.b64 $0, {low, high};\n}"
+        )
+        return w.asm_value(ptx, [("i32", index)], "i64", pure=True)
+
+    def _index(self, entry: Entry, source: int) -> str:
+        if entry.held.affine is None:
+            return entry.held.texts[source]
+        return self.c.w.add(entry.held.affine.base, entry.held.affine.offsets[source])
+
+    def is_high(self, element: int) -> str:
+        """i32: whether the element is the upper half of its byte."""
+        entry = self._entry(len(self.kind.dims) - 1)
+        source = source_element(element, self.shape, entry.held.shape)
+        return self.c.w.binary("and", "i32", self._index(entry, source), 1)
+
+    def condition(self, element: int) -> str | None:
+        """i1: the element lies in the tensor, and is asked for. None: surely."""
+        keys: list[Key] = []
+        for entry in self.entries:
+            size = self.kind.dims[entry.dim]
+            if isinstance(size, str):
+                size = self.c.sizes[size].known
+            source = self.source(entry.dim, element)
+            if not (isinstance(size, int) and entry.is_below(size, source)):
+                keys.append((entry.dim, "bound", source))
+        if self.only is not None:
+            asked = self.c.registers(self.only)
+            source = source_element(element, self.shape, asked.shape)
+            keys.append((ASKED, "bound", self._first_alike(asked, source)))
+        return self._condition(tuple(keys))
+
+    def _condition(self, keys: tuple[Key, ...]) -> str | None:
+        if not keys:
+            return None
+        if keys not in self.conditions:
+            before = self._condition(keys[:-1])
+            own = self._bound(keys[-1])
+            self.conditions[keys] = (
+                own if before is None else self.c.w.binary("and", "i1", before, own)
+            )
+        return self.conditions[keys]
+
+    def _bound(self, key: Key) -> str:
+        if key in self.once:
+            return self.once[key]
+        w = self.c.w
+        dim, _, source = key
+        if dim == ASKED and self.only is not None:
+            return self.c.registers(self.only).texts[source]
+        entry = self._entry(dim)
+        dimension = self.kind.dims[dim]
+        size = str(dimension) if isinstance(dimension, int) else self.c.sizes[dimension].text
+        affine: Affine | None = entry.held.affine
+        if affine is not None:
+            # Each element is compared with a constant, and no index takes a register.
+            offset = affine.offsets[source]
+            made = w.compare("sgt", self._less_base(dim, "limit", size, affine), offset)
+            if not entry.sure:
+                above = w.compare("sle", self._less_base(dim, "start", "0", affine), offset)
+                made = w.binary("and", "i1", made, above)
+        else:
+            # Unsigned, so that what is negative is too large.
+            made = w.compare("ult", entry.held.texts[source], size)
+        self.once[key] = made
+        return made
+
+    def _less_base(self, dim: int, name: str, number: str, affine: Affine) -> str:
+        """`number` less the base, computed once."""
+        if (dim, name) not in self.once:
+            self.once[dim, name] = self.c.w.binary("sub", "i32", number, affine.base)
+        return self.once[dim, name]

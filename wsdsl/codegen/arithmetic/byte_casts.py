@@ -1,0 +1,72 @@
+"""Integers of 8 and 4 bits, and small floats, to 16-bit floats, two at a time, by their bits: the
+hardware's conversions (I2F) take 16 a cycle of an SM, an eighth of its arithmetic, and go by f32.
+
+A byte b that is put into the mantissa of a float whose last place is worth 1 makes its value plus
+b; that value is then taken off, exactly. f16 has room for all of a byte beside 1024. bf16 has seven
+bits beside 128; with the eighth the exponent grows by one, to 256, which tells it apart. Four bits
+have room in both. Where the last bit is a sign it is turned over, and its worth taken off as well.
+"""
+
+from __future__ import annotations
+
+from wsdsl.codegen.arithmetic.bits import AND_OR, AND_XOR, arithmetic, lop3, spread, twice
+from wsdsl.codegen.arithmetic.small_floats import SMALL_FORMATS, small_to_half
+from wsdsl.codegen.llvm_types import is_packed
+from wsdsl.codegen.value_registers import Raised, Registers
+from wsdsl.codegen.writer import Writer
+from wsdsl.ir.types import DType
+
+IN_BF16, IN_F16 = 0x4300, 0x6400
+"""128, 1024: floats whose last place is worth 1."""
+
+
+def bytes_to_half(w: Writer, x: Registers, dtype: DType) -> Registers | None:
+    """None where `x` are no packed elements of 8 or 4 bits, or `dtype` is none of these floats."""
+    small = x.dtype.name in SMALL_FORMATS
+    if not (small or x.dtype.name in ("i8", "u8", "i4", "u4")) or not is_packed(x.dtype, x.columns):
+        return None
+    if dtype.name not in ("bf16", "f16") or (x.dtype.name == "f8e8m0" and dtype.name == "f16"):
+        return None
+    made: list[str] = []
+    if x.dtype.bits == 4 and not small:
+        raised = _raised(w, x, dtype)
+        name, offset = f"sub.rn.{dtype.name}x2", str(raised.offset)
+        made = [arithmetic(w, name, text, offset) for text in raised.texts]
+        return Registers(dtype, *x.shape, tuple(made), raised=raised)
+    for pair in halves_of(w, x):
+        if small:
+            made.append(small_to_half(w, pair, x.dtype, dtype))
+        elif x.dtype.bits == 8 and dtype.name == "bf16":
+            made.append(_byte_to_bf16(w, pair, x.dtype.kind == "int"))
+        else:
+            made.append(_byte_to_f16(w, pair, x.dtype.kind == "int"))
+    return Registers(dtype, *x.shape, tuple(made))
+
+
+def halves_of(w: Writer, x: Registers) -> tuple[str, ...]:
+    """Packed elements of 8 or 4 bits, each in the lowest bits of half an i32; others are open."""
+    if x.dtype.bits == 4:
+        return x.texts
+    return x.spread or tuple(spread(w, text) for text in x.texts)
+
+
+def _raised(w: Writer, x: Registers, target: DType) -> Raised:
+    signed = x.dtype.kind == "int"
+    offset = twice((IN_F16 if target.name == "f16" else IN_BF16) + 8 * signed)
+    table = AND_XOR if signed else AND_OR
+    return Raised(offset, tuple(lop3(w, pair, twice(15), offset, table) for pair in x.texts))
+
+
+def _byte_to_f16(w: Writer, pair: str, signed: bool) -> str:
+    offset = twice(IN_F16 + 128 * signed)
+    held = lop3(w, pair, twice(0xFF), offset, AND_XOR if signed else AND_OR)
+    return arithmetic(w, "sub.rn.f16x2", held, str(offset))
+
+
+def _byte_to_bf16(w: Writer, pair: str, signed: bool) -> str:
+    one = twice(IN_BF16)
+    low = lop3(w, pair, twice(0x7F), one, AND_OR)
+    high = lop3(w, pair, twice(0x80), one, AND_OR)
+    if not signed:
+        low, high = (arithmetic(w, "sub.rn.bf16x2", b, str(one)) for b in (low, high))
+    return arithmetic(w, f"{'sub' if signed else 'add'}.rn.bf16x2", low, high)

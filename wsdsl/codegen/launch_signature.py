@@ -1,0 +1,116 @@
+"""The signature of a SCHEDULED kernel."""
+
+from __future__ import annotations
+
+import math
+
+from wsdsl.artifact.artifact import Access
+from wsdsl.artifact.signature import (
+    Argument,
+    MapArgument,
+    NarrowingArgument,
+    PointerArgument,
+    ScalarArgument,
+    Signature,
+    SizeArgument,
+    StrideArgument,
+    WorkspaceTensor,
+)
+from wsdsl.codegen.addresses.byte_vectors import MOST, may_be_words
+from wsdsl.ir.analysis.complete_writes import written_whole
+from wsdsl.ir.analysis.launch_narrowing import narrowing_of
+from wsdsl.ir.analysis.tensor_accesses import DIRECT, mapped_tensors, touches
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
+from wsdsl.ir.op import Kernel, once, operands
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.tcgen05 import AllocateTensorMemory
+from wsdsl.ir.ops.tile import DimSize
+from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
+
+
+@once
+def signature(kernel: Kernel) -> Signature:
+    """Read the launch signature off a SCHEDULED kernel."""
+    maps: list[Argument] = []
+    for op in kernel.of(m.MakeTensorMap):
+        narrowed = op.narrowed if op.narrower is not None else -1
+        maps.append(MapArgument(op.tensor.name, op.box, op.swizzle, narrowed))
+    direct = {op.tensor.name: op.tensor.as_tensor for op in kernel.of(*DIRECT)}
+    sizes: dict[str, None] = {}
+    for op in kernel.of(DimSize, *DIRECT):
+        told = (op.dim,) if isinstance(op, DimSize) else op.tensor.as_tensor.dims
+        sizes |= {d: None for d in told if isinstance(d, str)}
+    ends = [_end_of_shared(op) for op in kernel.of(m.AllocateShared, b.AllocateBarriers)]
+    ends += [op.offset + 8 for op in kernel.of(AllocateTensorMemory)]
+    lent = [
+        WorkspaceTensor(op.result.name, op.result.as_tensor, op.each, op.zeroed)
+        for op in kernel.of(m.AllocateGlobal)
+    ]
+    grid = kernel.of(b.LaunchGrid)[-1] if kernel.of(b.LaunchGrid) else b.LaunchGrid(tiles=())
+    # A product of 64 bits for each row, under way with others, costs more than the row is worth.
+    seldom = {op.tensor.name for op in kernel.of(m.LoadGlobal) if op.only is not None}
+    pointers: list[Argument] = []
+    for name, tensor in direct.items():
+        pointers.append(PointerArgument(name))
+        known = [_known(tensor, d) if name in seldom else None for d in range(len(tensor.dims))]
+        pointers += [StrideArgument(name, d, known[d]) for d in range(len(tensor.dims) - 1)]
+    scalars = [
+        ScalarArgument(p.name, p.type.dtype)
+        for p in kernel.params
+        if isinstance(p.type, Tile) and any(p in operands(op) for op in kernel.ops)
+    ]
+    widths = narrowing.widths if (narrowing := narrowing_of(kernel)) else 1
+    told = [NarrowingArgument()] if narrowing else []
+    return Signature(
+        name=kernel.name,
+        arguments=(*maps, *pointers, *scalars, *(SizeArgument(d) for d in sizes), *told),
+        threads=sum(128 * op.num_warpgroups for op in kernel.of(Partition)),
+        smem_bytes=max(ends, default=0),
+        tiles=grid.tiles,
+        scheduler=grid.scheduler,
+        cluster=grid.cluster,
+        contraction=grid.contraction,
+        splits=grid.splits,
+        ctas_per_sm=grid.ctas_per_sm,
+        together=grid.together,
+        lent=tuple(lent),
+        waits=bool(kernel.of(b.WaitPredecessor)),
+        widths=widths,
+        narrowed=grid.narrowed,
+    )
+
+
+def _end_of_shared(op: m.AllocateShared | b.AllocateBarriers) -> int:
+    kind = op.result.type
+    assert isinstance(kind, Shared | Barriers)
+    return op.offset + (kind.bytes if isinstance(kind, Shared) else 8) * kind.num
+
+
+def _known(tensor: Tensor, dim: int) -> int | None:
+    """The stride of rows that lie one behind the other, if all that is in one has a fixed size."""
+    inner = [d for d in tensor.dims[dim + 1 :] if isinstance(d, int)]
+    return math.prod(inner) if len(inner) == len(tensor.dims) - dim - 1 else None
+
+
+def access_of(kernel: Kernel) -> Access:
+    """Read the accesses off a kernel, TILE or SCHEDULED."""
+    found = list(touches(kernel))
+    alignment: dict[str, int] = {}
+    for op, touch in found:
+        if isinstance(op, m.LoadGlobal | m.StoreGlobal):
+            needed = op.tensor.as_tensor.dtype.size(op.vector)
+            if isinstance(op, m.LoadGlobal) and may_be_words(op):
+                needed = 1 if touch.tensor in kernel.unaligned else MOST
+            if op.tensor.as_tensor.packed:
+                needed = TMA_ALIGN
+            alignment[touch.tensor] = max(needed, alignment.get(touch.tensor, 1))
+    return Access(
+        reads=frozenset(touch.tensor for _, touch in found if touch.reads or touch.adds),
+        writes=frozenset(touch.tensor for _, touch in found if touch.writes),
+        mapped=frozenset(mapped_tensors(kernel).values()),
+        alignment=alignment,
+        whole=written_whole(kernel) if kernel.level == "tile" else {},
+        positive=kernel.positive,
+    )

@@ -1,0 +1,125 @@
+"""`cast` and `bitcast`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen.arithmetic.byte_casts import bytes_to_half
+from wsdsl.codegen.arithmetic.byte_maps import bytes_of_nibbles
+from wsdsl.codegen.emission_context import Context
+from wsdsl.codegen.fragment_registers import (
+    as_floats,
+    elements,
+    from_elements,
+    from_floats,
+    resized,
+)
+from wsdsl.codegen.llvm_types import is_packed, scalar_type
+from wsdsl.codegen.ops.map import define, dtype_and_shape, int_to_float
+from wsdsl.codegen.value_registers import Anew, Raised, Registers, Scalar
+from wsdsl.codegen.writer import Writer
+from wsdsl.diagnostics import CompileError
+from wsdsl.ir.ops.tile import Bitcast, Cast
+from wsdsl.ir.printer import IR_HINT
+from wsdsl.ir.types import DTYPES, I32, DType
+
+I32_MAX = 2**31 - 1
+
+
+def convert_cast(c: Context, op: Cast) -> None:
+    dtype, _ = dtype_and_shape(op.result.type)
+    held = c.held[op.x]
+    if dtype == c.registers(op.x).dtype:
+        c.held[op.result] = held
+        return
+    define(c, op.result, cast(c.w, c.registers(op.x), dtype, op.saturate))
+    if isinstance(held, Scalar) and held.dtype.is_integer and dtype.bits == 32:
+        made = c.scalar(op.result)
+        sure = held.nonnegative or (held.dtype.kind == "uint" and held.dtype.bits < 32)
+        c.held[op.result] = Scalar(made.text, dtype, nonnegative=sure and dtype.is_integer)
+
+
+def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Registers:
+    shape = x.shape
+    if dtype.is_float:
+        if (made := bytes_to_half(w, x, dtype)) is not None:
+            return made
+        if x.dtype.is_float:
+            floats = as_floats(w, x)
+        else:
+            floats = [int_to_float(w, x.dtype, text) for text in elements(w, x)]
+        made = from_floats(w, dtype, shape, floats)
+        return replace(made, raised=Raised()) if x.dtype.name in ("i4", "u4") else made
+    if x.dtype.is_float:
+        floats = as_floats(w, x)
+        if dtype.name == "bool":
+            made = tuple(w.value(f"fcmp une float {text}, 0.0") for text in floats)
+            return Registers(dtype, *shape, made)
+        signed = dtype.name != "u32"
+        whole = tuple(nvvm.float_to_int(w, text, signed) for text in floats)
+        x, saturate = Registers(DTYPES["i32" if signed else "u32"], *shape, whole), True
+    if saturate and not _holds(dtype, x.dtype):
+        return _saturated(w, x, dtype)
+    if x.dtype.bits == dtype.bits and x.affine is None and "bool" not in (x.dtype.name, dtype.name):
+        return Registers(dtype, *shape, x.texts)
+    if dtype.bits == 8 and (made := bytes_of_nibbles(w, x)) is not None:
+        return replace(made, dtype=dtype)
+    texts = [resized(w, text, x.dtype, dtype) for text in elements(w, x)]
+    return from_elements(w, dtype, shape, texts)
+
+
+def _holds(dtype: DType, source: DType) -> bool:
+    """Whether `dtype` has all values of an integer `source`; all of them mean something as bool."""
+    if "bool" in (dtype.name, source.name):
+        return True
+    (low, high), (least, most) = dtype.limits, source.limits
+    return low <= least and most <= high
+
+
+def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
+    """Integers that become the nearest value of `dtype`."""
+    (low, high), (least, _) = dtype.limits, x.dtype.limits
+    shape, wide = x.shape, [resized(w, text, x.dtype, I32) for text in elements(w, x)]
+    unsigned = x.dtype.name == "u32"
+    if unsigned:
+        wide = [nvvm.integer_binary(w, "umin", "i32", text, str(high)) for text in wide]
+    if dtype.bits == 8 and is_packed(dtype, shape[1]):
+        # One instruction clamps and packs two.
+        pairs = zip(wide[::2], wide[1::2], strict=True)
+        packed = tuple(inline_ptx.pack_bytes(w, dtype.name, *pair) for pair in pairs)
+        return Registers(dtype, *shape, packed)
+    if not unsigned and high < I32_MAX:
+        wide = [nvvm.integer_binary(w, "smin", "i32", text, str(high)) for text in wide]
+    if least < low:
+        wide = [nvvm.integer_binary(w, "smax", "i32", text, str(low)) for text in wide]
+    return from_elements(w, dtype, shape, [resized(w, text, I32, dtype) for text in wide])
+
+
+def _anew(c: Context, x: Registers) -> Registers:
+    """So that nobody takes what is converted from it for what was converted before, and keeps that
+    in twice the registers.
+    """
+    if x.dtype.name == "bf16":
+        return replace(x, anew=Anew(c.zero, x.anew.times + 1 if x.anew else 0))
+    zeros = c.w.binary("sub", "i32", "0", c.zero)
+    return replace(x, texts=tuple(c.w.binary("or", "i32", text, zeros) for text in x.texts))
+
+
+def convert_bitcast(c: Context, op: Bitcast) -> None:
+    x = c.registers(op.x)
+    dtype, shape = dtype_and_shape(op.result.type)
+    if dtype == x.dtype:
+        is_kept = dtype.bits == 16 and is_packed(dtype, x.columns)
+        c.held[op.result] = _anew(c, x) if is_kept else x
+        return
+    if dtype.bits != x.dtype.bits or "bool" in (dtype.name, x.dtype.name):
+        raise CompileError(f"WS0608 bitcast cannot convert {x.dtype} to {dtype}", op.loc, IR_HINT)
+    if is_packed(x.dtype, x.columns) and is_packed(dtype, x.columns):
+        c.held[op.result] = Registers(dtype, *shape, x.texts)
+        return
+    old, new = scalar_type(x.dtype), scalar_type(dtype)
+    texts = elements(c.w, x)
+    if old != new:
+        texts = [c.w.value(f"bitcast {old} {text} to {new}") for text in texts]
+    define(c, op.result, from_elements(c.w, dtype, shape, texts))

@@ -1,0 +1,231 @@
+"""Loops, ifs, partitions and the election of one thread."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Generator, Sequence, Set
+from contextlib import ExitStack, contextmanager
+from itertools import accumulate
+
+from wsdsl.codegen import nvvm
+from wsdsl.codegen.arithmetic.byte_maps import of_words, words_of_pairs
+from wsdsl.codegen.emission_context import Context
+from wsdsl.codegen.fragment_registers import texts_of
+from wsdsl.codegen.llvm_types import in_words, llvm_types, not_carried, rebuild, shape_of
+from wsdsl.codegen.value_registers import Held, Registers, Scalar, StateAt
+from wsdsl.codegen.writer import Writer
+from wsdsl.diagnostics import CompileError
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.ops.mbarrier import Elect, ForRange
+from wsdsl.ir.ops.pipeline import Partition, by_warpgroup
+from wsdsl.ir.ops.tile import If
+from wsdsl.ir.printer import IR_HINT
+from wsdsl.ir.types import Fragment
+
+
+def registers_of(c: Context, value: Value) -> tuple[str, ...]:
+    """The operands that carry a value through a phi."""
+    held: Held = c.held[value]
+    match held:
+        case Scalar():
+            return (held.text,)
+        case Registers():
+            if in_words(held.dtype, held.shape):
+                return held.words or words_of_pairs(c.w, held)
+            return texts_of(c.w, held)
+        case StateAt():
+            return (held.stage, held.parity)
+        case _:
+            raise not_carried(f"%{value.name}: {value.type}")
+
+
+def _known(c: Context, values: Sequence[Value]) -> list[Value]:
+    """Those that LLVM carries: accumulators with names of their own stay where they are."""
+    return [value for value in values if value not in c.named]
+
+
+def _flat(c: Context, values: Sequence[Value]) -> list[str]:
+    return [text for value in values for text in registers_of(c, value)]
+
+
+def _rebuild(c: Context, values: Sequence[Value], texts: Sequence[str]) -> None:
+    at = 0
+    for value in values:
+        kind, count = value.type, len(llvm_types(value.type))
+        own = texts[at : at + count]
+        if isinstance(kind, Fragment) and in_words(kind.dtype, shape_of(kind)):
+            c.held[value] = of_words(c.w, kind.dtype, own, shape_of(kind))
+        else:
+            c.held[value] = rebuild(kind, own)
+        at += count
+
+
+def convert_for_range(c: Context, op: ForRange) -> None:
+    """A test before the loop and one at its end, so that the body is straight-line code and no
+    branch stands between a wgmma and the next.
+
+    Indices that are alike before the loop, as those of two rows of one group, have one phi, if they
+    are so behind each turn: else all is written once more.
+    """
+    mark, apart = c.w.marked(), set[Value]()
+    while differing := _with_one_phi(c, op, apart):
+        c.w.back_to(mark)
+        apart |= differing
+
+
+def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
+    """Writes the loop; the arguments for which it is wrong, since they are no more alike. `apart`:
+    those that have all their phis.
+    """
+    w = c.w
+    start, stop, step = c.scalar(op.start), c.scalar(op.stop), c.scalar(op.step)
+    if stop.known == 1 and step.known is None:
+        # LLVM would see that there is one turn, and whoever follows the loop would miss it.
+        hidden = w.asm_value("", [("i32", stop.text)], tied=(0,), pure=True)
+        stop = Scalar(hidden, stop.dtype, nonnegative=stop.nonnegative)
+    init, args = _known(c, op.init), _known(c, op.args)
+    types = [t for v in init for t in llvm_types(v.type)]
+    first = _flat(c, init)
+    alike = _alike(init, first, [arg not in apart for arg in args])
+    body, end = w.name("loop"), w.name("loop_end")
+    before = w.block
+    w.branch(w.compare("slt", start.text, stop.text), body, end, likely=True)
+    w.begin(body)
+    index_phi, *phis = w.phis(["i32", *(t for i, t in enumerate(types) if alike[i] == i)])
+    index, own = index_phi[1], iter(phis)
+    found = {i: next(own) for i, like in enumerate(alike) if like == i}
+    c.held[op.index] = Scalar(index, start.dtype, nonnegative=start.nonnegative)
+    _rebuild(c, args, [found[like][1] for like in alike])
+    last = _flat(c, _known(c, c.convert(c, op.body)))
+    wrong = {i for i, like in enumerate(alike) if last[i] != last[like]}
+    if wrong:
+        ends = list(accumulate(len(llvm_types(v.type)) for v in init))
+        return {args[bisect_right(ends, i)] for i in wrong}
+    following = last[-1] if op.claimed else w.value(f"add nsw i32 {index}, {step.text}")
+    again = w.compare("slt", following, stop.text)
+    latch = w.block
+    w.fill(index_phi, "i32", [(start.text, before), (following, latch)])
+    for i, phi in found.items():
+        w.fill(phi, types[i], [(first[i], before), (last[i], latch)])
+    w.branch(again, body, end, likely=True)
+    w.begin(end)
+    _join(c, _known(c, op.result), types, [(first, before), (last, latch)])
+    return set()
+
+
+def _alike(values: Sequence[Value], texts: Sequence[str], may: Sequence[bool]) -> list[int]:
+    """For each register of the values the first one that is the same, if that is an integer of the
+    same value, and is computed: what begins as a constant mostly differs later.
+    """
+    found: list[int] = []
+    for value, ask in zip(values, may, strict=True):
+        kind, at = value.type, len(found)
+        own = texts[at : at + len(llvm_types(kind))]
+        whole = ask and isinstance(kind, Fragment) and kind.dtype.name in ("i32", "u32", "bool")
+        found += [
+            at + (own.index(text) if whole and text.startswith("%") else i)
+            for i, text in enumerate(own)
+        ]
+    return found
+
+
+@contextmanager
+def counted_loop(w: Writer, name: str, start: str, stop: str | int, step: int) -> Generator[str]:
+    """A loop that ptxas does not unroll, which would keep the loads of several turns under way with
+    as many times the registers; gives the index. A number as `stop` is more than `start`.
+    """
+    body, over = w.name(f"{name}_turn"), w.name(f"{name}_end")
+    before = w.block
+    if isinstance(stop, int):
+        w.jump(body)
+    else:
+        w.branch(w.compare("slt", start, stop), body, over)
+    w.begin(body)
+    phi = w.phis(["i32"])[0]
+    w.asm(".pragma \\22nounroll\\22;")
+    yield phi[1]
+    following = w.value(f"add nuw nsw i32 {phi[1]}, {step}")
+    w.fill(phi, "i32", [(start, before), (following, w.block)])
+    w.branch(w.compare("slt", following, stop), body, over)
+    w.begin(over)
+
+
+def convert_if(c: Context, op: If) -> None:
+    w = c.w
+    then, orelse, end = w.name("then"), w.name("else"), w.name("if_end")
+    w.branch(c.scalar(op.cond).text, then, orelse)
+    sources: list[tuple[list[str], str]] = []
+    for label, region in ((then, op.then), (orelse, op.orelse)):
+        w.begin(label)
+        sources.append((_flat(c, c.convert(c, region)), w.block))
+        w.jump(end)
+    w.begin(end)
+    _join(c, op.result, [t for v in op.result for t in llvm_types(v.type)], sources)
+
+
+def _join(
+    c: Context,
+    result: Sequence[Value],
+    types: Sequence[str],
+    sources: Sequence[tuple[list[str], str]],
+) -> None:
+    phis = c.w.phis(types)
+    for i, (phi, type) in enumerate(zip(phis, types, strict=True)):
+        c.w.fill(phi, type, [(texts[i], block) for texts, block in sources])
+    _rebuild(c, result, [name for _, name in phis])
+
+
+def convert_elect(c: Context, op: Elect) -> None:
+    w = c.w
+    with ExitStack() as around:
+        if c.place.inside:
+            first = w.add(w.multiply(c.threads.warpgroup, 4), c.threads.warp)
+            own = w.compare("eq", first, 4 * c.place.first_warpgroup + c.place.warp)
+            around.enter_context(w.where(own))
+        one = nvvm.elect(w) if c.place.inside else w.compare("eq", c.threads.tid, 0)
+        around.enter_context(w.where(one))
+        around.enter_context(c.at(elected=True))
+        c.convert(c, op.body)
+
+
+def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:
+    """One chain of ifs on the warpgroup's index; the last partition takes all that are left."""
+    w = c.w
+    join = w.name("join")
+    first = 0
+    together = by_warpgroup(ops)
+    for i, sharing in enumerate(together):
+        op = sharing[0]
+        if c.place.inside:
+            raise CompileError("WS0602 a partition is within a partition", op.loc, IR_HINT)
+        label = w.name(f"{op.role}_partition")
+        if i + 1 < len(together):
+            following = w.name("other_partitions")
+            own = w.compare("ult", c.threads.warpgroup, first + op.num_warpgroups)
+            w.branch(own, label, following, likely=True)
+        else:
+            following = join
+            w.jump(label)
+        w.begin(label)
+        # Warps other than the one elected pass over a body, so that these run side by side.
+        for warp, one in enumerate(sharing):
+            with c.at(first_warpgroup=first, warp=warp):
+                c.convert(c, one.body)
+        w.jump(join)
+        w.begin(following)
+        first += op.num_warpgroups
+
+
+def group_partitions(region: Sequence[Op]) -> list[Op | list[Partition]]:
+    """The ops of a region, neighbouring partitions together."""
+    grouped: list[Op | list[Partition]] = []
+    for op in region:
+        if isinstance(op, Partition):
+            last = grouped[-1] if grouped else None
+            if isinstance(last, list):
+                last.append(op)
+            else:
+                grouped.append([op])
+        else:
+            grouped.append(op)
+    return grouped

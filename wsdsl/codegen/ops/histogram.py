@@ -1,0 +1,204 @@
+"""Counters in SMEM: cleared, added to by `red.shared`, and added to memory.
+
+A counter's copies fill banks side by side: with 32 of them each lane has a bank for itself,
+whatever it adds to. Who adds them up begins with another copy in each lane, so that no two ask one
+bank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+
+from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen.addresses.gmem_addresses import wide
+from wsdsl.codegen.addresses.vector_access import seldom
+from wsdsl.codegen.arithmetic.bits import REDUCTIONS, to_bits
+from wsdsl.codegen.emission_context import Context
+from wsdsl.codegen.fragment_registers import broadcast_shape, elements, source_element
+from wsdsl.codegen.inline_ptx import At, Global
+from wsdsl.codegen.llvm_types import num_elements
+from wsdsl.codegen.ops.cast import cast
+from wsdsl.codegen.ops.control import counted_loop
+from wsdsl.codegen.ops.gmem import GlobalStore, checked_value
+from wsdsl.codegen.ops.reduction import tree
+from wsdsl.codegen.value_registers import Registers, Shape
+from wsdsl.codegen.writer import Writer
+from wsdsl.ir.hardware.histogram_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
+from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
+from wsdsl.ir.ops.smem import StoreGlobal
+from wsdsl.ir.types import F32, THREADS, DType, Value
+
+WARPS = 4
+
+
+def convert_clear_counters(c: Context, op: ClearCounters) -> None:
+    w, shared = c.w, c.shared(op.shared)
+    begin, end = _share(c, counter_bytes(op.extents, op.copies), op.by, VECTOR)
+    thread = w.binary("and", "i32", c.threads.tid, THREADS - 1)
+    own = w.add(begin, w.multiply(thread, VECTOR))
+    words = [str(nothing(op.tensor.as_tensor.dtype))] * (VECTOR // WORD)
+    with counted_loop(w, "counters", own, end, THREADS * VECTOR) as place:
+        at = At(w.add(c.item(shared, "0"), place), shared.offset)
+        inline_ptx.store_shared(w, at, 32, words)
+
+
+def convert_add_counters(c: Context, op: AddCounters) -> None:
+    w, kind, shared = c.w, op.tensor.as_tensor, c.shared(op.shared)
+    direct = StoreGlobal(
+        tensor=op.tensor, index=op.index, value=op.value, accumulate=True, pred=op.pred, loc=op.loc
+    )
+    value = checked_value(c, direct)
+    shape = broadcast_shape([c.registers(v).shape for v in (op.value, *op.index)])
+    store = GlobalStore(c, direct, value, kind, shape)
+    word = _word(kind.dtype)
+    counted = value if value.dtype == word else cast(w, value, word)
+    added = [to_bits(w, x, word) for x in elements(w, counted)]
+    copy = w.multiply(w.binary("and", "i32", c.threads.lane, op.copies - 1), WORD)
+    base = w.add(c.item(shared, "0"), copy) if op.copies > 1 else c.item(shared, "0")
+    places = [_Places(c, v, shape) for v in op.index]
+    sizes = [_size(c, dim) for dim in kind.dims]
+    limits = [_least(w, size, extent) for size, extent in zip(sizes, op.extents, strict=True)]
+    for e in range(num_elements(*shape)):
+        index = [own.at(e) for own in places]
+        linear = _counter(w, index, limits, op.extents, store.once)
+        at = At(w.add(base, w.multiply(linear, WORD * op.copies)), shared.offset)
+        text = added[source_element(e, shape, value.shape)]
+        inline_ptx.add_shared(w, at, "f32" if word.is_float else "u32", text)
+    beyond = [
+        w.compare("ugt", size, extent)
+        for size, extent in zip(sizes, op.extents, strict=True)
+        if not (size.isdigit() and int(size) <= extent)
+    ]
+    if beyond:
+        with seldom(w, reduce(lambda a, b: w.binary("or", "i1", a, b), beyond)):
+            every = ([own.at(e) for own in places] for e in range(num_elements(*shape)))
+            store.singles([_any(w, "uge", index, limits) for index in every])
+
+
+def convert_store_counters(c: Context, op: StoreCounters) -> None:
+    w, kind, shared = c.w, op.tensor.as_tensor, c.shared(op.shared)
+    begin, end = _share(c, math.prod(op.extents), op.by, WARP)
+    groups = w.binary("lshr", "i32", w.add(w.binary("sub", "i32", end, begin), WARP - 1), 5)
+    cta, lane = nvvm.special_register(w, "ctaid.x"), c.threads.lane
+    with counted_loop(w, "counters", c.threads.warp, groups, WARPS) as turn:
+        # CTAs that end together begin with other lines, which L2 then adds to at the same time.
+        turned = w.binary("urem", "i32", w.add(turn, cta), groups)
+        own = w.add(w.add(begin, w.multiply(turned, WARP)), lane)
+        index = _indices(w, own, op.extents)
+        tests = [w.compare("ult", own, end)]
+        for i, dim, extent in zip(index, kind.dims, op.extents, strict=True):
+            size = _size(c, dim)
+            if not (size.isdigit() and int(size) >= extent):
+                tests.append(w.compare("ult", i, size))
+        with w.where(reduce(lambda a, b: w.binary("and", "i1", a, b), tests)):
+            total = _total(c, op, shared.offset, own)
+            _add(c, kind.dtype, _address(c, op.tensor, index), total)
+
+
+def _total(c: Context, op: StoreCounters, offset: int, own: str) -> str:
+    """Of a counter's copies, as bits."""
+    w, copies = c.w, op.copies
+    base = w.add(c.item(c.shared(op.shared), "0"), w.multiply(own, WORD * copies))
+    first = w.binary("lshr", "i32", c.threads.lane, (WARP // copies).bit_length() - 1)
+    words: list[str] = []
+    for n in range(copies):
+        copy = w.binary("and", "i32", w.add(first, n), copies - 1) if copies > 1 else "0"
+        words.append(inline_ptx.load_shared(w, At(w.add(base, w.multiply(copy, WORD)), offset)))
+    if not op.tensor.as_tensor.dtype.is_float:
+        return tree(words, lambda a, b: w.binary("add", "i32", a, b))
+    floats = [w.value(f"bitcast i32 {word} to float") for word in words]
+    made = tree(floats, lambda a, b: w.binary("fadd", "float", a, b))
+    return w.value(f"bitcast float {made} to i32")
+
+
+def _add(c: Context, dtype: DType, at: Global, total: str) -> None:
+    w, word = c.w, _word(dtype)
+    some = w.compare("ne", total, nothing(dtype))
+    if word != dtype:
+        held = Registers(F32, *Shape(1, 1), (w.value(f"bitcast i32 {total} to float"),))
+        total = to_bits(w, elements(w, cast(w, held, dtype))[0], dtype)
+    inline_ptx.add_global(w, at, REDUCTIONS[dtype.name], dtype.bits, [total], some)
+
+
+def _counter(
+    w: Writer, index: Sequence[str], limits: Sequence[str], extents: Sequence[int], once: str | None
+) -> str:
+    """Its number; that of the one behind all for what is not to be counted, where a predicate would
+    be a branch.
+    """
+    if len(index) == 1 and once is None:
+        return w.call("llvm.umin.i32", "i32", [("i32", index[0]), ("i32", limits[0])])
+    linear = index[0]
+    for i, extent in zip(index[1:], extents[1:], strict=True):
+        linear = w.add(w.multiply(linear, extent), i)
+    beyond = _any(w, "uge", index, limits)
+    if once is not None:
+        beyond = w.binary("or", "i1", beyond, w.binary("xor", "i1", once, "true"))
+    return w.select(beyond, "i32", str(math.prod(extents)), linear)
+
+
+def _any(w: Writer, relation: str, a: Sequence[str], b: Sequence[str]) -> str:
+    tests = (w.compare(relation, x, y) for x, y in zip(a, b, strict=True))
+    return reduce(lambda x, y: w.binary("or", "i1", x, y), tests)
+
+
+def _word(dtype: DType) -> DType:
+    """What counters are of."""
+    return F32 if dtype.is_float else dtype
+
+
+def _size(c: Context, dim: str | int) -> str:
+    return str(dim) if isinstance(dim, int) else c.sizes[dim].text
+
+
+def _least(w: Writer, size: str, extent: int) -> str:
+    if size.isdigit():
+        return str(min(int(size), extent))
+    return w.select(w.compare("ult", size, extent), "i32", size, str(extent))
+
+
+def _indices(w: Writer, own: str, extents: Sequence[int]) -> list[str]:
+    found: list[str] = []
+    for extent in extents[:0:-1]:
+        found.insert(0, w.binary("urem", "i32", own, extent))
+        own = w.binary("udiv", "i32", own, extent)
+    return [own, *found]
+
+
+def _address(c: Context, tensor: Value, index: Sequence[str]) -> Global:
+    w, bits = c.w, tensor.as_tensor.dtype.bits
+    pointer = c.pointer(tensor).text
+    for dim, i in enumerate(index):
+        step = w.value(f"zext i32 {i} to i64")
+        if dim < len(index) - 1:
+            step = w.binary("mul", "i64", step, c.strides[tensor.name, dim])
+        pointer = w.value(f"getelementptr i{bits}, ptr addrspace(1) {pointer}, i64 {step}")
+    return Global(pointer)
+
+
+def _share(c: Context, count: int, by: int, unit: int) -> tuple[str, str]:
+    """Where the warpgroup's begins and ends."""
+    w = c.w
+    if by == 1:
+        return "0", str(count)
+    each = share_of(count, by, unit)
+    begin = w.multiply(c.own_warpgroup(), each)
+    begin, end = (
+        w.select(w.compare("ult", x, count), "i32", x, str(count))
+        for x in (begin, w.add(begin, each))
+    )
+    return begin, end
+
+
+class _Places:
+    """Along a dimension, of each element."""
+
+    def __init__(self, c: Context, index: Value, shape: Shape) -> None:
+        held = wide(c, c.held[index])
+        self.held = held if isinstance(held, Registers) else c.registers(index)
+        self.shape, self.texts = shape, elements(c.w, self.held)
+
+    def at(self, element: int) -> str:
+        return self.texts[source_element(element, self.shape, self.held.shape)]

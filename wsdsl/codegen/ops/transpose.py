@@ -1,0 +1,179 @@
+"""`store_transposed` and `load_transposed`: what threads have of a fragment's columns, as words of
+SMEM, and vectors of these.
+
+Where a thread has neighbouring rows, their elements in a column make a word: of 16 bits two, by one
+`prmt` a word; of 8 bits four, by two. A thread's address is that of its first line and of its bytes
+in it, which differ between its elements by constants: of lines they stand in the instruction, of
+bytes they are exclusive-or'd, as `line_place` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+
+from wsdsl.codegen import fragment_registers, inline_ptx
+from wsdsl.codegen.addresses.vector_access import from_words, pairs_in_word
+from wsdsl.codegen.arithmetic.bits import from_bits, to_bits
+from wsdsl.codegen.emission_context import Context
+from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.llvm_types import is_packed, num_elements
+from wsdsl.codegen.nvvm import pick_bytes
+from wsdsl.codegen.ops.map import define, dtype_and_shape
+from wsdsl.codegen.ops.smem import item_place, packed_pairs
+from wsdsl.codegen.value_registers import Registers
+from wsdsl.codegen.writer import Writer
+from wsdsl.ir.hardware.swizzle import GROUPS, VECTOR, WORD, exchanged, unit_of
+from wsdsl.ir.ops.transpose import LoadTransposed, StoreTransposed
+
+PAIRS = "21520", "30258"
+"""0x5410 and 0x7632: the lower and the upper halves of two words."""
+BYTES = "20800", "29538"
+"""0x5140 and 0x7362: the bytes of two words in turn, of their lower and of their upper halves."""
+TURN = GROUPS * VECTOR
+"""Bytes of a line that may be exchanged."""
+
+
+@dataclass
+class _Lines:
+    """Places in an item of lines. `line` and `byte` are the thread's first ones; lines that differ
+    from it by constants go on by steps of which it is a multiple of `unit` lines.
+    """
+
+    w: Writer
+    place: At
+    line: str
+    byte: str
+    unit: int
+    line_bytes: int
+    step: int
+    known: dict[object, str] = field(default_factory=dict[object, str])
+
+    def at(self, line: int, byte: int) -> At:
+        """So many lines and bytes on; the thread's own byte has no bit that is in these."""
+        low = byte % TURN
+        base = self._once((self._turn(line), low), lambda: self._address(line, low))
+        return At(base, self.place.offset + line * self.line_bytes + byte - low)
+
+    def _address(self, line: int, low: int) -> str:
+        w = self.w
+        byte = self._once(self._turn(line), lambda: self._exchanged(line))
+        byte = w.binary("xor", "i32", byte, low) if low else byte
+        first = self._once("first", lambda: w.multiply(self.line, self.line_bytes))
+        return w.add(self.place.base, w.add(first, byte))
+
+    def _turn(self, line: int) -> int:
+        """Lines of the same are exchanged alike."""
+        among, step = exchanged(self.line_bytes, self.step), max(1, self.step)
+        return line % (among * step) // math.gcd(self.unit, step)
+
+    def _exchanged(self, line: int) -> str:
+        w, among = self.w, exchanged(self.line_bytes, self.step)
+        bits = w.binary("lshr", "i32", w.add(self.line, line), max(1, self.step).bit_length() - 1)
+        bits = w.binary("and", "i32", bits, among - 1)
+        return w.binary("xor", "i32", self.byte, w.multiply(bits, unit_of(self.step)))
+
+    def _once(self, key: object, make: Callable[[], str]) -> str:
+        if key not in self.known:
+            self.known[key] = make()
+        return self.known[key]
+
+
+def convert_store_transposed(c: Context, op: StoreTransposed) -> None:
+    w, parts = c.w, [c.registers(v) for v in op.parts]
+    lanes, size = parts[0].lanes, parts[0].dtype.bytes
+    lines = _Lines(
+        w,
+        item_place(c, c.shared(op.shared), c.scalar(op.item)),
+        fragment_registers.first_column(c, lanes),
+        w.multiply(fragment_registers.first_row(c, lanes, parts[0].rows), size),
+        1 if lanes.striped else lanes.vector,
+        sum(part.rows for part in parts) * size,
+        op.step,
+    )
+    before = 0
+    for part in parts:
+        joined = math.gcd(WORD // size, lanes.tall)
+        for element, text in _down_columns(w, part, joined):
+            byte = (before + fragment_registers.row_offset(element, part.shape)) * size
+            at = lines.at(op.line + fragment_registers.column_offset(element, part.shape), byte)
+            inline_ptx.store_shared(w, at, 8 * size * joined, [text])
+        before += part.rows
+
+
+def _down_columns(w: Writer, part: Registers, joined: int) -> list[tuple[int, str]]:
+    """Of each column so many neighbouring rows in one register, with the first one's element."""
+    vector, held, size = part.lanes.vector, part.lanes.held(part.rows), part.dtype.bytes
+    count = num_elements(*part.shape)
+    firsts = [e for e in range(0, count, vector) if e // vector % held % joined == 0]
+    if size == 2 and joined == 2 and vector > 1:
+        pairs, made = packed_pairs(w, part), list[tuple[int, str]]()
+        for e in (e for first in firsts for e in range(first, first + vector, 2)):
+            two = pairs[e // 2], pairs[(e + vector) // 2]
+            made += [(e + i, pick_bytes(w, *two, PAIRS[i])) for i in (0, 1)]
+        return made
+    if joined == WORD and vector >= WORD and is_packed(part.dtype, part.columns):
+        words = [pairs_in_word(w, *part.texts[i : i + 2]) for i in range(0, len(part.texts), 2)]
+        made = []
+        for e in (e for first in firsts for e in range(first, first + vector, WORD)):
+            rows = [words[(e + i * vector) // WORD] for i in range(WORD)]
+            made += [(e + i, text) for i, text in enumerate(_turned(w, rows))]
+        return made
+    texts = [to_bits(w, x, part.dtype) for x in fragment_registers.elements(w, part)]
+    each = [e for first in firsts for e in range(first, first + vector)]
+    return [(e, _joined(w, [texts[e + i * vector] for i in range(joined)], size)) for e in each]
+
+
+def _turned(w: Writer, rows: list[str]) -> list[str]:
+    """Four words of four bytes, as columns."""
+    made = list[str]()
+    for half in BYTES:
+        upper, lower = (pick_bytes(w, rows[i], rows[i + 1], half) for i in (0, 2))
+        made += [pick_bytes(w, upper, lower, pair) for pair in PAIRS]
+    return made
+
+
+def _joined(w: Writer, texts: list[str], size: int) -> str:
+    """Elements of so many bytes, which are i16 if they have fewer than four."""
+    if len(texts) == 1:
+        return texts[0]
+    wide = [w.value(f"zext i16 {x} to i32") for x in texts]
+    moved = [w.binary("shl", "i32", x, 8 * size * i) if i else x for i, x in enumerate(wide)]
+    word = reduce(lambda a, b: w.binary("or", "i32", a, b), moved)
+    return word if size * len(texts) == WORD else w.value(f"trunc i32 {word} to i16")
+
+
+def convert_load_transposed(c: Context, op: LoadTransposed) -> None:
+    w, (dtype, shape) = c.w, dtype_and_shape(op.result.type)
+    size, lanes = dtype.bytes, shape.lanes
+    lines = _Lines(
+        w,
+        item_place(c, c.shared(op.shared), c.scalar(op.item)),
+        fragment_registers.first_row(c, lanes, shape.rows),
+        w.multiply(fragment_registers.first_column(c, lanes), size),
+        1,
+        op.length * size,
+        op.step,
+    )
+
+    def at(element: int) -> At:
+        byte = (op.first + fragment_registers.column_offset(element, shape)) * size
+        return lines.at(op.line + fragment_registers.row_offset(element, shape), byte)
+
+    count, vector = num_elements(*shape), lanes.vector * size
+    if lanes.striped or not op.step or vector % WORD:
+        texts = [inline_ptx.load_shared(w, at(e), 8 * size) for e in range(count)]
+        define(
+            c,
+            op.result,
+            fragment_registers.from_elements(
+                w, dtype, shape, [from_bits(w, x, dtype) for x in texts]
+            ),
+        )
+        return
+    words = list[str]()
+    for e in range(0, count, lanes.vector):
+        words += inline_ptx.load_shared_words(w, at(e), vector // WORD)
+    define(c, op.result, from_words(w, dtype, shape, words))

@@ -1,0 +1,139 @@
+"""wgmma: descriptors of operands, accumulators, groups of products, and waits."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from wsdsl.codegen import nvvm, wgmma_ptx
+from wsdsl.codegen.emission_context import Context
+from wsdsl.codegen.fragment_registers import texts_of
+from wsdsl.codegen.llvm_types import num_registers, register_type, shape_of
+from wsdsl.codegen.ops.register_operands import pin_operands
+from wsdsl.codegen.value_registers import Descriptor, Registers
+from wsdsl.codegen.wgmma_group import Group
+from wsdsl.diagnostics import CompileError
+from wsdsl.ir.analysis.tile_widths import narrowings
+from wsdsl.ir.hardware.smem_descriptors import START_MASK, layout_of
+from wsdsl.ir.hardware.wgmma_shapes import k_step, sum_of
+from wsdsl.ir.op import Op
+from wsdsl.ir.op_fields import op_name
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.printer import IR_HINT
+from wsdsl.ir.types import DTYPES, Accumulator, Fragment
+
+UNDEFINED = "undef"
+
+
+def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
+    w, shared = c.w, c.shared(op.shared)
+    held = layout_of(op)
+    address = c.item(shared, c.state(op.state).stage)
+    if op.start is not None:
+        start = c.scalar(op.start)
+        if isinstance(start.known, int) and start.known % held.start_unit:
+            raise CompileError(
+                f"WS0616 a wgmma operand cannot start {start.known} elements into its tile",
+                op.loc,
+                f"start at a multiple of {held.start_unit} for swizzle {op.swizzle}",
+            )
+        address = w.add(address, w.multiply(start.text, held.per_start))
+    address = w.add(address, shared.offset + op.offset)
+    field = w.binary("and", "i32", w.binary("lshr", "i32", address, 4), START_MASK)
+    low = w.binary("or", "i32", field, held.leading >> 4 << 16)
+    steps = tuple(step >> 4 for step in held.steps)
+    c.held[op.result] = Descriptor(low, held.high, steps, op.k_major)
+
+
+def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
+    kind = op.result.type_as(Accumulator)
+    count = num_registers(kind.dtype, *shape_of(kind))
+    # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
+    texts = c.w.registers(count) if op.result in c.named else (UNDEFINED,) * count
+    c.held[op.result] = Registers(kind.dtype, *shape_of(kind), texts)
+
+
+def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
+    pin_operands(c, op)
+    nvvm.wgmma_fence(c.w)
+
+
+def check_descriptor(held: Descriptor, k_major: bool, steps: int, op: Op) -> None:
+    if held.k_major != k_major or len(held.steps) < steps:
+        message = f"WS0617 an operand of {op_name(type(op))} differs in layout or size"
+        raise CompileError(message, op.loc, IR_HINT)
+
+
+def convert_wgmma(c: Context, op: f.Wgmma) -> None:
+    if op.columns:
+        message = "WS0618 codegen cannot emit a single width of a kernel of several widths"
+        raise CompileError(message, op.loc, IR_HINT)
+    named = c.named.get(op.acc)
+    held_back = c.group is not None and op.acc in c.group.results
+    acc = c.group.sums[c.group.results[op.acc]] if c.group and held_back else None
+    acc = acc or c.registers(named or op.acc)
+    dtypes = DTYPES[op.dtypes[0]], DTYPES[op.dtypes[1]]
+    if acc.dtype != sum_of(*dtypes):
+        message = f"WS0619 wgmma cannot multiply {' and '.join(op.dtypes)} into {acc.dtype}"
+        raise CompileError(message, op.loc, IR_HINT)
+    steps = op.k // k_step(dtypes[0])
+    in_registers = isinstance(op.a.type, Fragment)
+    sides = ((op.a, op.a_k_major), (op.b, op.b_k_major))
+    for value, k_major in sides[1:] if in_registers else sides:
+        check_descriptor(c.descriptor(value), k_major, steps, op)
+    accumulate = c.scalar(op.accumulate).text
+    if accumulate == "false" and op.acc != named and acc.texts[0] != UNDEFINED:
+        accumulate = c.never
+    a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
+    group, registers = None, acc.texts
+    if op.narrower is not None:
+        group = c.group = c.group or Group(c.scalar(op.narrower).text, narrowings(op.widths))
+    if not named:
+        outputs = [f"${i}" for i in range(len(acc.texts))]
+        registers = group.registers(op.acc, acc, op.result) if group else outputs
+    b, name = c.descriptor(op.b), op.result.name
+    product = wgmma_ptx.Product(name, registers, a, b, steps, dtypes, accumulate)
+    if group:
+        group.products.append(product)
+    elif named:
+        c.w.asm(*product.ptx(0))
+    else:
+        texts = wgmma_ptx.wgmma(c.w, product, acc.texts)
+        c.held[op.result] = Registers(acc.dtype, *acc.shape, texts)
+
+
+def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:
+    if c.group is None:
+        nvvm.wgmma_commit(c.w)
+        return
+    group, c.group = c.group, None
+    sums = group.emit(c.w)
+    c.held |= {value: sums[place] for value, place in group.results.items()}
+
+
+def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
+    waited = [c.registers(c.named.get(a, a)) for a in op.accumulators]
+    kept = [x for v in op.fragments for x in texts_of(c.w, c.registers(v))]
+    # Sums whose zeros are written first are read after that.
+    read = [() if value in c.zeroed else held.texts for value, held in zip(op.result, waited)]
+    accumulators = [
+        (register_type(held.dtype, held.columns), x)
+        for held, own in zip(waited, read, strict=True)
+        for x in own
+    ]
+    wait = wgmma_ptx.wgmma_wait_named if c.named else wgmma_ptx.wgmma_wait
+    texts = iter(wait(c.w, op.pending, accumulators, kept))
+    for value, held, own in zip(op.result, waited, read, strict=True):
+        c.held[value] = Registers(held.dtype, *held.shape, tuple(islice(texts, len(own))))
+
+
+def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
+    x, cond = c.registers(op.x), c.scalar(op.cond)
+    source = c.zeroed.get(op.x)
+    type = register_type(x.dtype, x.columns)
+    if type not in ("float", "i32"):
+        raise CompileError(f"WS0620 zero_unless does not support {op.x.type}", op.loc, IR_HINT)
+    if source is not None:
+        texts = wgmma_ptx.zero_named_unless(c.w, cond.text, type, c.registers(source).texts)
+    else:
+        texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
+    c.held[op.result] = Registers(x.dtype, *x.shape, texts)

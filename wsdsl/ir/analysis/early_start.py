@@ -1,0 +1,63 @@
+"""What a kernel may do while the one in front of it on the stream still runs.
+
+Partitions that access GMEM have waited for it (`wait_predecessor`), except those that only read
+tensors of `Schedule.pdl_independent`, which that kernel does not write. The rest of a CTA
+waits, so that no CTA ends before the kernel in front has; and the next kernel is let start no
+sooner, so that no other than the one in front of it still runs beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from wsdsl.ir.analysis.tensor_accesses import mapped_tensors, touch_of, touches
+from wsdsl.ir.op import Kernel, Problem, Region, Value, walk
+from wsdsl.ir.ops.mbarrier import LaunchDependents, WaitPredecessor
+from wsdsl.ir.ops.pipeline import Partition
+
+
+def constant_tensors(kernel: Kernel) -> frozenset[str]:
+    return frozenset((kernel.schedule.pdl_independent if kernel.schedule else None) or ())
+
+
+def only_reads(region: Region, maps: Mapping[Value, str], names: frozenset[str]) -> bool:
+    """Whether all that a region does to GMEM is to read tensors of these names."""
+    found = (touch_of(op, maps) for op in walk(region))
+    return all(t is None or (t.tensor in names and not t.writes) for t in found)
+
+
+def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
+    """Where a kernel may start early, threads wait before they look at GMEM: all in front of the
+    partitions, or those of each partition that does more than read constant tensors.
+    """
+    waits = kernel.of(WaitPredecessor)
+    if not waits:
+        return
+    maps, constant = mapped_tensors(kernel), constant_tensors(kernel)
+    for op, found in touches(kernel):
+        if found.tensor in constant and found.writes:
+            yield op, f"this writes `{found.tensor}`, which the schedule declares pdl_independent"
+    bodies = [kernel.body, *(op.body for op in kernel.body if isinstance(op, Partition))]
+    own = [op for body in bodies for op in body]
+    for op in waits:
+        if not any(op is known for known in own):
+            yield op, "wait_predecessor must be outside of any region of its partition or kernel"
+    for op in kernel.body:
+        if isinstance(op, WaitPredecessor):
+            return
+        region = op.body if isinstance(op, Partition) else (op,)
+        reads = isinstance(op, Partition) and only_reads(region, maps, constant)
+        yield from _before_the_wait(region, maps, allowed=reads)
+
+
+def _before_the_wait(
+    region: Region, maps: Mapping[Value, str], *, allowed: bool
+) -> Iterator[Problem]:
+    for op in region:
+        if isinstance(op, WaitPredecessor):
+            return
+        for inner in walk((op,)):
+            if isinstance(inner, LaunchDependents):
+                yield inner, "launch_dependents comes before wait_predecessor"
+            elif touch_of(inner, maps) is not None and not allowed:
+                yield inner, "this accesses GMEM before wait_predecessor"

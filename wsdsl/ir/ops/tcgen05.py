@@ -1,0 +1,231 @@
+"""SCHEDULED: tensor memory, and the products that one thread starts on it (tcgen05).
+
+Tensor memory has 128 lanes of 512 columns of 32 bits. Warp w of a warpgroup reads lanes 32w to
+32w + 31 alone. Products of one thread, and its commits, run in the order of their issue; nothing
+else is ordered with them but by mbarriers and `tensor_fence`.
+
+With `cta_group` 2, which all ops of a kernel have, or none, two CTAs of a cluster work as a pair,
+those of ranks 2i and 2i + 1: they allocate and free together, the same columns, and a thread of the
+first starts what both do.
+"""
+
+from __future__ import annotations
+
+from wsdsl.ir.hardware.scale_factor_atoms import atoms_of
+from wsdsl.ir.hardware.tcgen05_shapes import cell_columns
+from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
+from wsdsl.ir.ops.mbarrier import SCHEDULED
+from wsdsl.ir.types import DTYPES, Accumulator
+
+
+@op_class(SCHEDULED, "cta")
+class AllocateTensorMemory(OneResult):
+    """The CTA's first warp allocates the columns of the result's type for the whole kernel, lets
+    other CTAs of its SM allocate, and writes the address to the 32-bit cell at `offset` in SMEM
+    (-1: not yet placed). It waits until enough columns are free. Run once by all threads before
+    the partitions; threads that synchronize after it (`sync_cta`), with a `tensor_fence` before
+    and after, may use them.
+    """
+
+    offset: int = -1
+    cta_group: int = 1
+
+
+@op_class(SCHEDULED, "cta")
+class FreeTensorMemory(Op):
+    """The CTA's first warp frees all columns. Run once by all threads after the partitions, when
+    all threads have synchronized, with a `tensor_fence` before and after.
+    """
+
+    memory: Value
+    cta_group: int = 1
+
+
+@op_class(SCHEDULED, "kernel")
+class TensorColumns(OneResult):
+    """`num` items of `columns` columns of `memory`, from its column `first` on."""
+
+    label: str
+    memory: Value
+    first: int = 0
+
+
+@op_class(SCHEDULED, "one")
+class TensorProduct(Op):
+    """Start d = a · b + (d if `accumulate` else 0) on `rows` x `columns` x `k` (tcgen05.mma), where
+    d lies in item `state.stage` of `sums`, from its column `column` on: an element a cell, sums of
+    floats as f32, of integers as i32. `rows` is 128, row m in lane m, or 64, row m in lane
+    32 (m / 16) + m % 16. Operands are smem descriptors, or a is columns of tensor memory: then its
+    rows lie in the lanes of d's, in item `a_state.stage` from column `a_column` on, as
+    `tensor_store` writes them. Of each instruction operands take 32 bytes of a line. `dtype` is
+    that of the operands; `b_dtype` is b's, if it is not a's. Complete, and done reading, when a
+    `tensor_commit` that follows has arrived.
+
+    With `scales` each `block` elements of a line are multiplied by one, of type `scale_dtype`: a's
+    lie in item `scale_state.stage`, from its column `a_scale` on, b's from `b_scale` on, each row's
+    in lane i % 32 of every quarter, as `store_scales` writes them.
+
+    Of a pair each CTA has `rows` rows of d and of a, with a's scales; half of b's rows, the first
+    CTA the first half; and all scales of b.
+    """
+
+    sums: Value
+    state: Value
+    column: int = 0
+    a: Value
+    a_state: Value | None = None
+    a_column: int = 0
+    b: Value
+    accumulate: Value
+    dtype: str
+    b_dtype: str = ""
+    rows: int
+    columns: int
+    k: int
+    a_k_major: bool = True
+    b_k_major: bool = True
+    scales: Value | None = None
+    scale_state: Value | None = None
+    a_scale: int = 0
+    b_scale: int = 0
+    block: int = 0
+    scale_dtype: str = ""
+    cta_group: int = 1
+
+    @property
+    def dtypes(self) -> tuple[str, str]:
+        return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def a_columns(self) -> int:
+        """Of tensor memory, that a takes if it lies there."""
+        return cell_columns(DTYPES[self.dtype], self.k)
+
+
+@op_class(SCHEDULED, "one")
+class TensorCommit(Op):
+    """Arrive once on the barrier of the state's stage when all products that this thread has
+    started are complete. A `tensor_fence` in front is part of it. With `multicast` (a mask of
+    ranks in the cluster) on that barrier of each of these CTAs.
+    """
+
+    barriers: Value
+    state: Value
+    multicast: Value | None = None
+    cta_group: int = 1
+
+
+@op_class(SCHEDULED, "warpgroup")
+class TensorLoad(OneResult):
+    """Start to read columns of item `state.stage` of `sums`, from `column` on, as many as the
+    result has: 64 rows; warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
+    The next warpgroup of a partition reads those that lie `apart` columns behind. Only
+    `tensor_wait` may take the result.
+    """
+
+    sums: Value
+    state: Value
+    column: int = 0
+    half: int = 0
+    apart: int = 0
+
+    @property
+    def width(self) -> int:
+        """Columns of tensor memory."""
+        return self.result.type_as(Accumulator).columns
+
+
+@op_class(SCHEDULED, "warpgroup")
+class TensorStore(Op):
+    """Start to write the fragment `value`, in the lanes of an accumulator, to item `state.stage` of
+    `columns`, from its column `column` on: its 64 rows to the lanes that `tensor_load` reads for
+    `half`, elements of 32 bits a cell each, two of 16 bits to a cell; the next warpgroup's `apart`
+    columns behind. It writes nothing that the thread still loads: behind a `tensor_load` of these
+    lanes and columns is a `tensor_wait`.
+    """
+
+    value: Value
+    columns: Value
+    state: Value
+    column: int = 0
+    half: int = 0
+    apart: int = 0
+
+    @property
+    def width(self) -> int:
+        """Columns of tensor memory."""
+        kind = self.value.as_fragment
+        return cell_columns(kind.dtype, kind.columns)
+
+
+@op_class(SCHEDULED, "warpgroup")
+class StoreScales(Op):
+    """Start to write scales of `rows` rows, `words` words of four a row, to item `state.stage` of
+    `scales`, from column `column` on: word w of row i to lane i % 32 of each quarter of the lanes,
+    column i / 32 + w times those of all rows, in whole tiles of 128. All four warps write their
+    quarters. They read them in item `shared_state.stage` of `shared`, `offset` bytes in: lines of
+    `line` bytes, the scales from byte `first` (a multiple of 4) of each on. Of the first `valid`
+    bytes of a row, where it is given; others are written as 0. Or, with `atoms`, in atoms as
+    `tensor_copy` does, `line` bytes those of the same rows, from row `first` of the first one on.
+    """
+
+    scales: Value
+    state: Value
+    column: int = 0
+    shared: Value
+    shared_state: Value
+    offset: int = 0
+    line: int
+    first: Value
+    valid: Value | None = None
+    rows: int
+    words: int = 1
+    atoms: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Of SMEM, in which they lie."""
+        return self.line * (atoms_of(self.rows) if self.atoms else self.rows)
+
+
+@op_class(SCHEDULED, "one")
+class TensorCopy(Op):
+    """Start to copy scales of `rows` rows, `words` words a row, to item `state.stage` of `scales`,
+    from column `column` on, in the layout of `store_scales` (tcgen05.cp). They are
+    read in item `shared_state.stage` of `shared`, `offset` bytes in, as atoms of 512 bytes, those
+    of the same rows one after another. It runs in the order of the thread's MMAs. Each CTA
+    of a pair copies from its SMEM.
+    """
+
+    scales: Value
+    state: Value
+    column: int = 0
+    shared: Value
+    shared_state: Value
+    offset: int = 0
+    rows: int
+    words: int = 1
+    cta_group: int = 1
+
+
+@op_class(SCHEDULED, "warpgroup")
+class TensorStoreWait(Op):
+    """Wait until all `tensor_store`s and `store_scales` of the thread are complete."""
+
+
+@op_class(SCHEDULED, "warpgroup")
+class TensorWait(ManyResults):
+    """Wait until all `tensor_load`s of the thread are complete; the results are the `loads` as
+    fragments that may be read.
+    """
+
+    loads: tuple[Value, ...]
+
+
+@op_class(SCHEDULED, "any")
+class TensorFence(Op):
+    """Order accesses of tensor memory with the synchronization of threads: with `after`, later
+    accesses follow the waits before this op; else earlier accesses precede the arrivals after it.
+    """
+
+    after: bool = False

@@ -1,0 +1,121 @@
+"""Rules of SCHEDULED kernels about alignment: of boxes that TMA copies, and of vectors.
+
+Coordinates and indices are computed: by which power of two each i32 is divisible is read off the
+ops that compute it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, gcd
+
+from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
+from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value, once, results_of
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops.fragment import Iota
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.prefetch import PrefetchBox
+from wsdsl.ir.ops.tile import Constant, DimSize, If, Map
+from wsdsl.ir.rewriter import yielded
+from wsdsl.ir.types import Fragment, Tensor
+
+MOST = 1 << 10
+"""Integers wrap: only divisors that are powers of two survive that."""
+
+
+@once
+def divisors_of(kernel: Kernel) -> dict[Value, int]:
+    """Return the power of two, MOST at the most, that divides a scalar in every iteration. For an
+    index of columns it divides the first column.
+    """
+    found, changed = dict.fromkeys(kernel.params, 1), True
+    made, sizes = kernel.definers, dict(kernel.sizes)
+
+    def of(*values: Value) -> int:
+        return gcd(MOST, *(found.get(x, MOST) for x in values))
+
+    def results(op: Op) -> Iterator[tuple[Value, int]]:
+        match op:
+            case Constant(value=int(number)):
+                yield op.result, gcd(MOST, number)
+            case DimSize():
+                yield op.result, gcd(MOST, sizes.get(op.dim, 1))
+            case Iota():
+                yield op.result, of(op.start) if _columns(op.result) > 1 else 1
+            case Map(fn="sub", args=(x, y)) if rest := _modulus(made.get(y), x):
+                yield op.result, of(rest)
+            case Map(fn="add" | "sub" | "min" | "max" | "mod", args=(x, y)):
+                yield op.result, of(x, y)
+            case Map(fn="mul", args=(x, y)):
+                yield op.result, gcd(MOST, of(x) * of(y))
+            case Map(fn="where", args=(_, x, y)):
+                yield op.result, of(x, y)
+            case If(result=(*given,)):
+                several = zip(given, yielded(op.then), yielded(op.orelse), strict=True)
+                yield from ((value, of(*each)) for value, *each in several)
+            case ForRange():
+                handed = yielded(op.body)
+                yield op.index, of(op.start, *(handed[-1:] if op.claimed else (op.step,)))
+                several = (*zip(op.args, op.init, handed), *zip(op.result, op.init, handed))
+                yield from ((value, of(*each)) for value, *each in several)
+            case _:
+                yield from ((value, 1) for value in results_of(op))
+
+    while changed:
+        changed = False
+        for op in kernel.ops:
+            for value, divisor in results(op):
+                changed |= divisor != found.get(value)
+                found[value] = divisor
+    return found
+
+
+def _modulus(op: Op | None, of: Value) -> Value | None:
+    """Of the remainder of a value."""
+    return op.args[1] if isinstance(op, Map) and op.fn == "mod" and op.args[0] == of else None
+
+
+def boxes_are_aligned(kernel: Kernel) -> Iterator[Problem]:
+    made, divisors = kernel.definers, divisors_of(kernel)
+    for op in kernel.of(m.TmaLoad, m.TmaStore, PrefetchBox):
+        box = made.get(op.map)
+        if not isinstance(box, m.MakeTensorMap) or not isinstance(box.tensor.type, Tensor):
+            continue
+        packed = box.swizzle in PACKED_SPAN
+        unit = PACKED_LINES if packed else ceil(8 * TMA_ALIGN / box.tensor.type.dtype.bits)
+        for value in op.coordinates[-2 if packed else -1 :]:
+            if divisors[value] % unit:
+                yield op, f"{value} is not known to be a multiple of {unit} elements"
+        span = 8 * SWIZZLE_SPAN[box.swizzle]
+        if isinstance(op, m.TmaLoad) and op.shift is not None and divisors[op.shift] % span:
+            yield op, f"shift={op.shift} is not known to be a multiple of {span} bytes"
+
+
+def vectors_are_aligned_columns(kernel: Kernel) -> Iterator[Problem]:
+    made, divisors = kernel.definers, divisors_of(kernel)
+    for op in kernel.of(m.LoadGlobal, m.StoreGlobal):
+        if op.vector > 1:
+            last = op.index[-1].type if op.index else None
+            held = last.lanes.vector if isinstance(last, Fragment) and not last.lanes.striped else 1
+            if held % op.vector or _columns(op.index[-1]) % op.vector:
+                yield op, f"vector={op.vector}: the last index has no such groups of columns"
+            elif divisors[op.index[-1]] % op.vector or not _in_order(op.index[-1], made):
+                told = f"{op.index[-1]} is not known to start at a multiple and to increase by 1"
+                yield op, f"vector={op.vector}: {told}"
+
+
+def _in_order(index: Value, made: Makers) -> bool:
+    """Whether columns are neighbors: an iota, with the same number added or modulo one."""
+    match made.get(index):
+        case Iota():
+            return True
+        case Map(fn="add" | "sub" | "mod" as fn, args=(x, y)):
+            x, y = (y, x) if fn == "add" and _columns(x) == 1 else (x, y)
+            return _columns(y) == 1 and _in_order(x, made)
+        case _:
+            return False
+
+
+def _columns(value: Value) -> int:
+    return value.type.columns if isinstance(value.type, Fragment) else 1

@@ -1,0 +1,71 @@
+"""Rules about fragments that lanes hold in another order than an accumulator's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.ir.hardware.swizzle import VECTOR
+from wsdsl.ir.op import Kernel, Problem, operands, results_of
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops import transpose as tr
+from wsdsl.ir.ops.histogram import AddCounters
+from wsdsl.ir.types import ACCUMULATOR, THREADS, Fragment
+
+BY_ANY_LANES = (
+    t.Bitcast, t.Cast, t.Full, t.If, t.Lookup, t.Map, t.Yield, b.ForRange, f.Iota, f.Join,
+    f.ReduceColumns, f.ScanColumns, f.Slice, m.LoadGlobal, m.ReducePartials,
+    m.StoreGlobal, m.StorePartials, tr.LoadTransposed, tr.StoreTransposed, AddCounters,
+)  # fmt: skip
+"""What lanes may hold in another order than an accumulator's."""
+
+
+def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
+    held = (v.type.lanes for v in kernel.defined if isinstance(v.type, Fragment))
+    if all(lanes == ACCUMULATOR for lanes in held):
+        return
+    for op in kernel.ops:
+        types = [v.type for v in (*operands(op), *results_of(op))]
+        kinds = [kind for kind in types if isinstance(kind, Fragment)]
+        held = {kind.lanes for kind in kinds}
+        if len(held) > 1 and not isinstance(op, t.If | t.Yield | b.ForRange):
+            yield op, "the fragments have several lane layouts"
+        for lanes in held - {ACCUMULATOR}:
+            vector, across, _, tall = lanes
+            own = [kind for kind in kinds if kind.lanes == lanes]
+            high = [kind.rows for kind in own if kind.rows > 1]
+            if not isinstance(op, BY_ANY_LANES):
+                yield op, f"lanes {vector}x{across}: the op needs the lanes of an accumulator"
+            elif across not in (2, 4, 8, 16, 32, 64, 128) or vector not in (1, 2, 4, 8, 16):
+                yield op, f"lanes {vector}x{across}: legal are 2 to 128 lanes of 1 to 16 elements"
+            elif any(rows * across % THREADS for rows in high):
+                yield op, f"lanes {vector}x{across}: the fragment has fewer rows than lanes share"
+            elif tall > 1 and any(lanes.warps > 1 or lanes.held(rows) % tall for rows in high):
+                yield op, f"lanes {vector}x{across}: no thread has {tall} adjacent rows"
+            elif tall > 1 and isinstance(op, m.StorePartials | m.ReducePartials):
+                yield op, "partials need lanes that have one row each (tall = 1)"
+            elif any(kind.columns > 1 and kind.columns % lanes.columns for kind in own):
+                yield op, f"lanes {vector}x{across} need a multiple of {lanes.columns} columns"
+
+
+def reach_of_lines(op: tr.StoreTransposed | tr.LoadTransposed) -> tuple[int, str]:
+    """The bytes of an item that an op reaches; and why it can not."""
+    if isinstance(op, tr.StoreTransposed):
+        kinds = [v.type for v in op.parts]
+        held = [k for k in kinds if isinstance(k, Fragment)]
+        if not held or len({(k.dtype, k.columns, k.lanes) for k in kinds if k in held}) > 1:
+            return 0, "the parts may differ only in their rows"
+        lines, length = held[0].columns, sum(k.rows for k in held)
+        fits = all(k.rows > 1 for k in held) and held[0].columns > 1 and len(held) == len(kinds)
+    else:
+        kind = op.result.type
+        if not isinstance(kind, Fragment):
+            return 0, f"{kind} has no rows"
+        held, lines, length = [kind], kind.rows, op.length
+        fits = op.first + kind.columns <= length and min(kind.rows, kind.columns) > 1
+    size = length * held[0].dtype.bytes
+    if not fits or held[0].dtype.bits < 8 or size % VECTOR or held[0].lanes == ACCUMULATOR:
+        return 0, f"{', '.join(map(str, held))} cannot be transposed with rows of {size} bytes"
+    return (op.line + lines) * size, ""

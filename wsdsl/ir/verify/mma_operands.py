@@ -1,0 +1,248 @@
+"""Rules of SCHEDULED kernels about wgmma: what it multiplies, and operands in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from wsdsl.ir.hardware.wgmma_shapes import (
+    K_BYTES,
+    ROWS,
+    columns_fault,
+    k_step,
+    may_be_mn_major,
+    sum_of,
+)
+from wsdsl.ir.op import Kernel, Makers, Op, Problem, Region, bound, operands, regions, results_of
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops.tile import If, Yield
+from wsdsl.ir.rewriter import yielded
+from wsdsl.ir.types import DTYPES, Accumulator, Fragment, Value
+
+
+def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
+    """One op makes the layout of an operand, and two take it; loops carry what products in flight
+    read."""
+    if not kernel.of(f.ConvertLayout) and not any(map(is_operand, kernel.defined)):
+        return
+    for op in kernel.ops:
+        if isinstance(op, f.ConvertLayout):
+            kind = op.x.type
+            if not isinstance(kind, Fragment) or op.result.type != kind.as_operand:
+                yield op, f"convert_layout of {kind} cannot give {op.result.type}"
+            elif kind.dtype.bits not in (8, 16) or kind.rows != ROWS:
+                yield op, f"an operand needs {ROWS} rows of 16 or 8 bits, not {kind}"
+            elif kind.columns * kind.dtype.bytes % K_BYTES:
+                yield op, f"an operand needs rows of a multiple of {K_BYTES} bytes, not {kind}"
+        elif not isinstance(op, ForRange):
+            made = (v for v in (*results_of(op), *bound(op)) if is_operand(v))
+            yield from (
+                (op, f"{v} is {v.type}: only `convert_layout` gives an operand") for v in made
+            )
+        taken = op.fragments if isinstance(op, f.WgmmaWait) else ()
+        taken = (op.a,) if isinstance(op, f.Wgmma) else taken
+        taken = operands(op) if isinstance(op, (ForRange, Yield)) else taken
+        for v in operands(op):
+            if is_operand(v) and v not in taken:
+                yield op, f"{v} is {v.type}: only wgmma can use it"
+
+
+def is_operand(value: Value) -> bool:
+    return isinstance(value.type, Fragment) and value.type.layout == "operand"
+
+
+def _reads_registers(kernel: Kernel) -> bool:
+    return any(isinstance(op.a.type, Fragment) for op in kernel.of(f.Wgmma))
+
+
+def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
+    made = kernel.definers
+    for op in kernel.of(f.Wgmma):
+        a, b = (DTYPES.get(name) for name in op.dtypes)
+        total = sum_of(a, b) if a and b else None
+        if a is None or total is None:
+            yield op, f"wgmma cannot multiply {' and '.join(op.dtypes)}"
+            continue
+        kind = op.acc.type
+        if not isinstance(kind, Accumulator) or kind.rows != ROWS:
+            yield op, "wgmma needs 64 rows and a multiple of 8 columns"
+        elif fault := columns_fault(op.num_columns, a):
+            yield op, fault
+        elif op.columns > kind.columns:
+            yield op, f"{op.columns} columns exceed an accumulator of {kind.columns} columns"
+        elif kind.dtype != total:
+            yield op, f"wgmma of {a} accumulates {total}, not {kind.dtype}"
+        step = k_step(a)
+        if op.k < step or op.k % step:
+            yield op, f"k={op.k}: wgmma of {a} needs a multiple of {step}"
+        if not (op.a_k_major and op.b_k_major) and not may_be_mn_major(a):
+            yield op, f"an operand of {a} must be K-major"
+        left = op.a.type
+        if isinstance(left, Fragment):
+            if not op.a_k_major:
+                yield op, "an operand in registers must be K-major"
+            if a.bits > 16:
+                yield op, f"an operand in registers must have 16 or 8 bits, not {a}"
+            if left.layout != "operand":
+                yield op, f"{op.a} is {left}: use `convert_layout` to make it an operand"
+            if (left.rows, left.columns) != (ROWS, op.k):
+                yield op, f"an operand in registers must be {ROWS} x {op.k}"
+            if left.dtype != a:
+                yield op, f"an operand is {left.dtype}; the wgmma expects {a}"
+        for operand, dtype in zip((op.a, op.b), op.dtypes, strict=True):
+            held = getattr(made.get(operand), "dtype", dtype)
+            if held != dtype:
+                yield op, f"an operand is {held}; the wgmma expects {dtype}"
+
+
+def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
+    """Registers that were written after the last fence are read by no product. What a loop or a
+    branch hands on may be moved to others there.
+    """
+    if not _reads_registers(kernel):
+        return
+    made = kernel.definers
+
+    def visit(
+        region: Region, loose: frozenset[Value]
+    ) -> Generator[Problem, None, frozenset[Value]]:
+        """Returns what may have been written since the last fence, as `loose` was in front."""
+        for op in region:
+            if isinstance(op, f.WgmmaFence):
+                loose = frozenset()
+            elif (
+                isinstance(op, f.Wgmma)
+                and isinstance(op.a.type, Fragment)
+                and not loose.isdisjoint(f.registers_of(op.a, made))
+            ):
+                yield op, f"no wgmma_fence follows the last write to the registers of {op.a}"
+            if inside := regions(op):
+                before = loose.union(bound(op))
+                loose = frozenset() if isinstance(op, If) else loose
+                for inner in inside:
+                    loose |= yield from visit(inner, before)
+            loose = loose.union(results_of(op))
+        return loose
+
+    yield from visit(kernel.body, frozenset())
+
+
+def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
+    """A fragment is always the same registers. So the products that read it must be over before it
+    is made again: a wait that keeps it stands in the same iteration, and covers their group. The
+    prover, to which it is a name, objects where no wait has the name, not where a later one has.
+    """
+    if not _reads_registers(kernel):
+        return
+    made, waits = kernel.definers, kernel.of(f.WgmmaWait)
+    carried = carried_operands(kernel)
+    waited = {carried.get(v, v) for wait in waits for v in wait.fragments}
+    depth: dict[Value, int] = {}
+
+    def visit(region: Region, around: tuple[tuple[Region, int], ...]) -> Iterator[Problem]:
+        for i, op in enumerate(region):
+            path = (*around, (region, i))
+            depth.update(dict.fromkeys(results_of(op), len(path)))
+            depth.update(dict.fromkeys(bound(op), len(path) + 1))
+            if isinstance(op, f.Wgmma) and isinstance(op.a.type, Fragment):
+                own = max(depth.get(v, 1) for v in f.registers_of(op.a, made))
+                named = any(_names(wait.fragments, op.a, made) for wait in waits)
+                named |= carried.get(op.a, op.a) in waited
+                if named and not _kept(op.a, path, own - 1, made):
+                    yield op, f"{op.a} may be overwritten before a wgmma_wait that names it"
+            for inner in regions(op):
+                yield from visit(inner, path)
+
+    yield from visit(kernel.body, ())
+
+
+def carried_operands(kernel: Kernel) -> dict[Value, Value]:
+    """Operands in registers that loops carry, each with the one that stands for all of its names:
+    what a loop begins with, has in an iteration, hands on and leaves are the same registers.
+    """
+    found: dict[Value, Value] = {}
+    for loop in kernel.of(ForRange):
+        names = zip(loop.init, loop.args, yielded(loop.body), loop.result, strict=True)
+        for own in names:
+            if is_operand(own[1]):
+                old = {found.get(v, v) for v in own}
+                alike = [v for v, first in found.items() if first in old]
+                found |= dict.fromkeys((*old, *own, *alike), own[1])
+    return found
+
+
+def _kept(value: Value, path: tuple[tuple[Region, int], ...], own: int, made: Makers) -> bool:
+    """From the product at the end of `path` on, out to region `own` of it, in which its operand is
+    made; if a loop carries that, also in the next iteration and behind the loop.
+    """
+    commits = 0
+    for level in range(len(path) - 1, -1, -1):
+        region, at = path[level]
+        for op in region[at + 1 :]:
+            if _covers(op, value, commits, made):
+                return True
+            commits += _commits((op,))
+        if level > own:
+            continue
+        loop = path[level - 1][0][path[level - 1][1]] if level else None
+        if not isinstance(loop, ForRange) or value not in yielded(region):
+            return False
+        place = yielded(region).index(value)
+        if not _kept_anew(region, value, loop.args[place], commits, made):
+            return False
+        value, own = loop.result[place], level - 1
+    return False
+
+
+def _kept_anew(body: Region, value: Value, arg: Value, commits: int, made: Makers) -> bool:
+    """In the iteration that follows, before the registers of `value` are written."""
+    written = {*f.registers_of(value, made)}
+    for op in body:
+        if _covers(op, arg, commits, made):
+            return True
+        if written & {*results_of(op)}:
+            return False
+        commits += _commits((op,))
+    return False
+
+
+def _covers(op: Op, value: Value, commits: int, made: Makers) -> bool:
+    """`commits`: groups closed since the product, its own among them."""
+    if isinstance(op, f.WgmmaWait):
+        return commits > op.pending and _names(op.fragments, value, made)
+    if not isinstance(op, If):
+        return False
+
+    def arm(region: Region) -> bool:
+        own = commits
+        for inner in region:
+            if _covers(inner, value, own, made):
+                return True
+            own += _commits((inner,))
+        return False
+
+    return arm(op.then) and arm(op.orelse)
+
+
+def _commits(region: Region) -> int:
+    """How many groups it closes at least; a loop may not run."""
+    count = 0
+    for op in region:
+        if isinstance(op, f.WgmmaCommit):
+            count += 1
+        elif isinstance(op, If):
+            count += min(_commits(op.then), _commits(op.orelse))
+    return count
+
+
+def _names(fragments: tuple[Value, ...], value: Value, made: Makers) -> bool:
+    """Some of `fragments` hold all of the registers of `value`."""
+    op = made.get(value)
+    parts = [made[v] for v in fragments if v in made]
+    inside = [v for part in parts if isinstance(part, f.Join) for v in part.parts]
+    inside += [p.x for p in parts if isinstance(p, f.ConvertLayout) and f.is_same_registers(p)]
+    if value in fragments or (inside and _names(tuple(inside), value, made)):
+        return True
+    if isinstance(op, f.Slice) or (isinstance(op, f.ConvertLayout) and f.is_same_registers(op)):
+        return _names(fragments, op.x, made)
+    return isinstance(op, f.Join) and all(_names(fragments, part, made) for part in op.parts)

@@ -1,0 +1,100 @@
+"""Types that operands and results of ops may have, by the names of fields and of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from wsdsl.ir import types as t
+from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op_fields import fields_of, op_name
+from wsdsl.ir.ops.tile import Contract, Reduce
+
+Kinds = tuple[type, ...]
+TILES: Kinds = (t.Tile, t.Fragment, t.SharedTile)
+OPERANDS: dict[str, Kinds] = {
+    name: kinds
+    for names, kinds in {
+        "axis into summed across": (t.Axis,),
+        "barriers full empty": (t.Barriers,),
+        "map": (t.TensorMap,),
+        "memory": (t.TensorMemory,),
+        "ring": (t.Ring,),
+        "scales columns": (t.Columns,),
+        "shared": (t.Shared,),
+        "state a_state scale_state shared_state": (t.State,),
+        "table tensor": (t.Tensor,),
+        "accumulators loads": (t.Accumulator,),
+        "acc": (t.Accumulator, t.Tile),
+        "fragments": (t.Fragment,),
+        "a b": (*TILES, t.Columns, t.SmemDescriptor),
+        "args x value parts before i only a_scale b_scale": TILES,
+        "store_shared.value send_fragment.value tensor_store.value": (t.Fragment,),
+        "index": (*TILES, t.Axis),
+        "sums": (t.Tile, t.Columns),
+        "slot": (t.Slot, t.Tile),
+        "init values": (*TILES, t.State, t.Accumulator, t.Slot),
+    }.items()
+    for name in names.split()
+}
+"""Any other operand is a scalar: of these names a bool, else i32."""
+I32 = t.Tile(t.I32)
+FRAGMENT_BITS = 256 * 32 * t.THREADS
+FLAGS = ("cond", "accumulate", "pred", "started")
+RESULTS: dict[str, type] = {
+    "advance": t.State, "initial_state": t.State, "whole": t.Axis, "allocate_barriers": t.Barriers,
+    "tensor_columns": t.Columns, "consumer_wait": t.Slot, "producer_acquire": t.Slot,
+    "matrix_operand": t.SmemDescriptor, "allocate_global": t.Tensor, "make_tensor_map": t.TensorMap,
+    "allocate_tensor_memory": t.TensorMemory, "slot_tile": t.SharedTile,
+    "circular_buffer": t.Ring, "allocate_shared": t.Shared,
+}  # fmt: skip
+
+
+def _axes(value: Value) -> set[str]:
+    return {*getattr(value.type, "axes", ())}
+
+
+def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
+    if not kernel.body:
+        yield None, "the kernel has no ops"
+    for p in kernel.params:
+        if not isinstance(p.type, t.Tensor) and p.type != t.Tile(getattr(p.type, "dtype", t.I32)):
+            yield None, f"parameter {p} is {p.type}; expected a tensor or a scalar"
+    by_mmas = kernel.level == "partitioned" and bool(kernel.of(Contract))
+    tiles = [(kernel.definers.get(v), v.type) for v in kernel.defined]
+    tiles += [(op, tile) for op in kernel.ops for tile in chain(*getattr(op, "layouts", ()))]
+    axes = {kind.name for _, kind in tiles if isinstance(kind, t.Axis)}
+    for op, kind in tiles:
+        for axis in {*getattr(kind, "axes", ())} - axes:
+            yield op, f"{kind}: no op defines the axis {axis}"
+    for value in kernel.defined:
+        kind = value.type
+        if isinstance(kind, t.Fragment):
+            bits = kind.rows * kind.columns * kind.dtype.bits
+            whole = kind.lanes == t.ACCUMULATOR and kind.rows > 1
+            if not 0 < bits <= FRAGMENT_BITS or 64 % kind.rows or (whole and kind.rows < 64):
+                yield None, f"{value} is {kind}, which exceeds the registers of a warpgroup"
+        elif by_mmas and isinstance(kind, t.Axis) and kind.role == "rows" and kind.size % 64:
+            yield kernel.definers.get(value), f"{kind}: tiles of MMAs need a multiple of 64 rows"
+    for op in kernel.ops:
+        name = op_name(type(op))
+        if isinstance(op, Reduce) and _axes(op.x) != {op.axis} | _axes(op.result):
+            yield op, f"a reduction of {op.x.type} over {op.axis} cannot give {op.result.type}"
+        for field, kind in fields_of(type(op)):
+            held = getattr(op, field)
+            if kind == "operand":
+                for value in (held,) if isinstance(held, Value) else held or ():
+                    kinds = OPERANDS.get(f"{name}.{field}", OPERANDS.get(field))
+                    scalar = t.BOOL if field in FLAGS else t.I32
+                    if not isinstance(value.type, kinds) if kinds else value.type != t.Tile(scalar):
+                        told = " or ".join(one.__name__ for one in kinds) if kinds else str(scalar)
+                        yield op, f"{name}: {field}={value} is {value.type}; expected {told}"
+            elif kind == "result" and name in RESULTS and not isinstance(held.type, RESULTS[name]):
+                yield op, f"{name} returns {held.type}; expected {RESULTS[name].__name__}"
+            elif kind == "bind" and field == "index":
+                axes, numbers = name in ("for_tiles", "for_work"), name != "for_tiles"
+                for value in (held,) if isinstance(held, Value) else held:
+                    if not (
+                        axes if isinstance(value.type, t.Axis) else numbers and value.type == I32
+                    ):
+                        yield op, f"{name}: {value} is {value.type}; expected an axis or an i32"

@@ -1,0 +1,43 @@
+"""Rules of counters in SMEM: who else may touch them, and that all who do say the same of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.ir.analysis.tensor_accesses import touches
+from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
+from wsdsl.ir.hardware.histogram_layout import counter_bytes
+from wsdsl.ir.op import Kernel, Problem, Value, operands, walk
+from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.types import Shared
+
+COUNTING = (ClearCounters, AddCounters, StoreCounters)
+
+
+def counters_are_of_one_kind(kernel: Kernel) -> Iterator[Problem]:
+    ops = kernel.of(*COUNTING)
+    if not ops:
+        return
+    of_item = dict[Value, tuple[object, ...]]()
+    for op in ops:
+        kind, held = op.tensor.as_tensor, op.shared.type_as(Shared)
+        told = op.tensor, op.extents, op.copies
+        if kind.dtype.name not in ADDED_ATOMICALLY or len(op.extents) != len(kind.dims):
+            yield op, f"counters of {op.extents} elements do not fit {kind}"
+        size = counter_bytes(op.extents, op.copies)
+        if held.num != 1 or size > held.bytes:
+            yield op, f"counters need {size} bytes of one item; there are {held}"
+        if of_item.setdefault(op.shared, told) != told:
+            yield op, "other ops use these counters with another tensor, extents or copies"
+    for op in (op for op in kernel.ops if not isinstance(op, COUNTING)):
+        if of_item.keys() & {*operands(op)}:
+            yield op, "only ops of counters can access counters"
+    counted = {op.tensor.name for op in ops}
+    for op, touch in touches(kernel):
+        if touch.tensor in counted and not touch.adds:
+            yield op, f"{touch.tensor} is counted in SMEM: until the CTA ends, only adds are legal"
+    for partition in kernel.of(Partition):
+        for op in walk(partition.body):
+            if isinstance(op, ClearCounters | StoreCounters) and op.by != partition.num_warpgroups:
+                yield op, f"by={op.by}: the partition has {partition.num_warpgroups} warpgroups"

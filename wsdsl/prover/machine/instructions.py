@@ -1,0 +1,251 @@
+"""What each partition does that others can notice, as straight code with jumps.
+
+Arithmetic on fragments is left out: kept are the ops that synchronise or access SMEM, the control
+around them, and the scalars that those depend on. Code can be stopped anywhere, copied and resumed,
+which is how both outcomes of an undecided test are followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import zip_longest
+from typing import Any
+
+from wsdsl.ir.op import THREADS, Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops import histogram as k
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import prefetch as p
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops import tcgen05 as tm
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops import transpose as tr
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.rewriter import walk, yielded
+from wsdsl.ir.types import Fragment
+
+Run = Callable[[Any, Any, "Instruction"], int]
+"""(machine, agent, instruction) -> BLOCKED, LOCAL or SEEN."""
+
+BLOCKED, LOCAL, SEEN = 0, 1, 2
+"""Could not go on; went on, and nobody else can notice; went on, and others may go on for it."""
+
+
+@dataclass(eq=False, slots=True)
+class Instruction:
+    """An op, or a part of one; `uses` and `defines` are slots of registers.
+
+    `backward`: it jumps with `moves` and falls through with `exit_moves`, else the other way round.
+    `leaves`: it always jumps.
+    """
+
+    run: Run
+    op: Any
+    elected: bool = False
+    uses: tuple[Any, ...] = ()
+    defines: tuple[int, ...] = ()
+    target: int = -1
+    moves: tuple[tuple[int, int], ...] = ()
+    exit_moves: tuple[tuple[int, int], ...] = ()
+    signature: int = -1
+    backward: bool = False
+    leaves: bool = False
+    extra: Any = None
+
+
+@dataclass(eq=False)
+class Code:
+    """The instructions of one partition. `live[pc]`: slots that may yet be read from there."""
+
+    instructions: list[Instruction] = field(default_factory=list[Instruction])
+    slots: dict[str, int] = field(default_factory=dict[str, int])
+    ring_families: list[int] = field(default_factory=list[int])
+    live: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    bounds: dict[int, list[tuple[int, tuple[int, ...], set[int]]]] = field(
+        default_factory=dict[int, list[tuple[int, tuple[int, ...], set[int]]]]
+    )
+    """Where the loops of each signature are entered, the slots of their bounds, and the signatures
+    of the loops around them; but for those of which nobody else, and nothing behind them, can tell
+    how often they run."""
+    own: set[int] = field(default_factory=set[int])
+    """Signatures of loops of which no other partition can tell how often they run."""
+    constant: set[int] = field(default_factory=set[int])
+    """WorkspaceSlots that are written once, before any loop."""
+    acting: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    """For each instruction: the classes of threads whose knowledge may matter from there on."""
+
+    @cached_property
+    def loops(self) -> dict[int, tuple[int, int]]:
+        """Where the loop with the index in each slot begins, and where it ends."""
+        heads = {i.defines[0]: pc for pc, i in enumerate(self.instructions) if i.signature >= 0}
+        ends = {i.defines[0]: pc for pc, i in enumerate(self.instructions) if i.backward}
+        return {slot: (pc, ends[slot]) for slot, pc in heads.items()}
+
+    def slot(self, value: Value) -> int:
+        return self.slots.setdefault(value.name, len(self.slots))
+
+
+CONTROL = (t.If, t.Yield, b.ForRange, b.Elect, b.LaunchDependents, b.WaitPredecessor)
+OF_GMEM = (m.LoadGlobal, m.StoreGlobal, b.ArriveFlag, b.WaitFlag)
+PREFETCHES = (p.PrefetchTensorMap, p.PrefetchBox, p.PrefetchTile)
+UNNOTICED = {*CONTROL, *OF_GMEM, *PREFETCHES, tm.AllocateTensorMemory}
+SYNCHRONISES = frozenset(
+    kind
+    for kind, threads in THREADS.items()
+    if not (threads == "kernel" or kind in UNNOTICED)
+    and (not kind.pure or kind in (f.AsAccumulator, f.ZeroUnless))
+)
+"""Ops that synchronize, access SMEM or TMEM, or define an accumulator's registers."""
+STORES = (m.StoreShared, m.ThreadStore, m.TmaStore, m.TmaStoreCommit, m.TmaStoreWait)
+ALONE = frozenset((b.SyncWarp, b.FenceAsyncProxy, *STORES))
+"""Those that a warpgroup does for itself: nobody waits for them, and they wait for nobody; but for
+stores to slots, which others read (`is_alone`)."""
+
+ARRAYS = (b.AllocateBarriers, m.AllocateShared, m.MakeTensorMap, t.Constant, t.DimSize)
+"""Ops whose results are the same everywhere: they are looked up rather than run."""
+
+
+def is_alone(op: Op) -> bool:
+    return type(op) in ALONE and not (isinstance(op, m.StoreShared) and op.state is not None)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Which ops others can notice. Accesses to the workspaces `lent` are checked by
+    split_k_protocol.py; only one warpgroup uses the barriers `alone`.
+    """
+
+    lent: frozenset[str] = frozenset()
+    alone: frozenset[int] = frozenset()
+
+    def has(self, op: Op) -> bool:
+        match op:
+            case b.NamedBarrierSync():
+                return self.alone.isdisjoint(op.numbers)
+            case _:
+                return type(op) in SYNCHRONISES
+
+    def within(self, region: Region) -> bool:
+        return any(map(self.has, walk(region)))
+
+    def turn_in(self, region: Region) -> Op | None:
+        """The first wait until it is a piece's turn."""
+        waits = (op for op in walk(region) if isinstance(op, b.WaitFlag))
+        return next((op for op in waits if op.tensor.name in self.lent), None)
+
+
+def effects_of(kernel: Kernel) -> Effects:
+    lent = frozenset(op.result.name for op in kernel.of(m.AllocateGlobal))
+    return Effects(lent, _alone(kernel, lent))
+
+
+def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
+    """Barriers at which one warpgroup's warps meet before they hand a sum on, and nothing else."""
+    found: dict[int, Op] = {}
+    others: set[int] = set()
+
+    def visit(region: Region, partition: Op) -> None:
+        one = isinstance(partition, Partition) and partition.num_warpgroups == 1
+        for op, after in zip_longest(region, region[1:]):
+            if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive)):
+                hands_on = isinstance(after, b.ArriveFlag) and after.tensor.name in lent
+                own = one and isinstance(op, b.NamedBarrierSync) and op.num_warpgroups == 1
+                if not (own and hands_on and found.setdefault(op.barrier, partition) is partition):
+                    others.update(op.numbers)
+            for inner in regions(op):
+                visit(inner, partition)
+
+    for op in kernel.body:
+        visit((op,), op)
+    return frozenset(found) - others
+
+
+def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
+    """Names of values on which synchronisation depends."""
+    made: dict[str, Op] = {}
+    for op in kernel.ops:
+        for value in results_of(op):
+            made[value.name] = op
+        if isinstance(op, b.ForRange):
+            for value in op.args:
+                made[value.name] = op
+            made[op.index.name] = op
+    needed: set[str] = set()
+    work: list[Value] = []
+    for op in kernel.ops:
+        if isinstance(op, b.ForRange) and effects.within(op.body):
+            work += [op.start, op.stop, op.step]
+        elif isinstance(op, t.If) and effects.within((*op.then, *op.orelse)):
+            work.append(op.cond)
+        elif isinstance(op, (m.LoadGlobal, m.StoreGlobal)) and effects.has(op):
+            work += op.index
+            if isinstance(op, m.StoreGlobal) and op.pred is not None:
+                work.append(op.pred)
+        elif effects.has(op):
+            work += _wanted(op)
+    while work:
+        value = work.pop()
+        if value.name in needed:
+            continue
+        needed.add(value.name)
+        op = made.get(value.name)
+        match op:
+            case None:
+                pass
+            case b.ForRange():
+                work += [op.start, op.stop, op.step]
+                for place in [
+                    i for held in (op.result, op.args) for i, v in enumerate(held) if v == value
+                ]:
+                    work += [op.init[place], yielded(op.body)[place], op.args[place]]
+                    work.append(op.result[place])
+            case t.If():
+                place = op.result.index(value)
+                work += [op.cond, yielded(op.then)[place], yielded(op.orelse)[place]]
+            case f.WgmmaWait() | f.Wgmma():
+                work += _wanted(op)
+            case _:
+                work += [v for v in operands(op) if not isinstance(v.type, Fragment)]
+    return needed
+
+
+def _wanted(op: Op) -> list[Value]:
+    """Operands on which the op's effect on others depends; not the data, nor coordinates."""
+    match op:
+        case m.TmaLoad():
+            return [op.state, *(v for v in (op.multicast, op.shift, op.cta) if v is not None)]
+        case m.SendFragment():
+            return [op.state, op.cta, *([] if op.shift is None else [op.shift])]
+        case m.ReceiveFragment():
+            return [op.state, *([] if op.shift is None else [op.shift])]
+        case m.StorePartials():
+            return [v for v in (op.part, op.state) if v is not None]
+        case m.ReducePartials():
+            return [op.state] if op.state is not None else []
+        case m.ThreadLoad() | m.ClearPanels() | m.LoadShared():
+            return [op.state]
+        case m.StoreShared():
+            return [v for v in (op.item, op.state, op.start) if v is not None]
+        case m.TmaStore() | m.ThreadStore() | tr.StoreTransposed() | tr.LoadTransposed():
+            return [op.item]
+        case k.ClearCounters() | k.AddCounters() | k.StoreCounters():
+            return []
+        case f.AsAccumulator() | tm.TensorWait() | tm.FreeTensorMemory():
+            return []
+        case f.ZeroUnless():
+            return [op.cond]
+        case tm.TensorProduct():
+            a = op.a if op.a_state is None else op.a_state
+            held = [op.state, a, op.b, op.accumulate]
+            return [*held, *([] if op.scale_state is None else [op.scale_state])]
+        case tm.StoreScales() | tm.TensorCopy():
+            return [op.state, op.shared_state]
+        case tm.TensorLoad() | tm.TensorStore():
+            return [op.state]
+        case f.Wgmma() | f.WgmmaWait():
+            # What fragments hold is data; of the registers they are in the name says enough.
+            return [v for v in operands(op) if not isinstance(v.type, Fragment)]
+        case _:
+            return list(operands(op))

@@ -1,0 +1,255 @@
+"""What is proved: the code of each partition, the arrays in SMEM, and which CTAs are looked at."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from wsdsl.ir.analysis.tensor_accesses import written_tensors
+from wsdsl.ir.op import Kernel, Op, Value, operands, walk
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops.fragment import AsAccumulator, ZeroUnless
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.tcgen05 import TensorColumns, TensorLoad, TensorProduct, TensorStore
+from wsdsl.ir.types import Barriers, Columns, Shared, Sizes, Tensor
+from wsdsl.ir.verify.mma_operands import carried_operands
+from wsdsl.ir.verify.synchronization import reaches_others
+from wsdsl.lazy import cached_property
+from wsdsl.prover.failure import Outside
+from wsdsl.prover.machine.instructions import Code, effects_of, needed_values
+from wsdsl.prover.machine.symbolic_terms import Term, apply
+
+FEW, MANY = 4, 512
+"""Iterations that are counted at first, and where not counting them has led to a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array of barriers or of items in SMEM. `first` numbers its barriers within a CTA."""
+
+    name: str
+    label: str
+    num: int
+    bytes: int = 0
+    arrivals: int = 0
+    first: int = -1
+    index: int = -1
+
+
+@dataclass
+class Family:
+    """Arrays that are walked by the same pipeline states: turning them all by one stage changes
+    nothing. `turns` is False where something else picks an item of them. With `remote`, CTAs
+    reach into each other's, and all turn together.
+    """
+
+    arrays: list[Array] = field(default_factory=list[Array])
+    turns: bool = True
+    remote: bool = False
+    num: int = 0
+
+
+class Model:
+    """A SCHEDULED kernel made ready; `sizes` (of dimensions) make everything concrete.
+
+    CTAs that share nothing but their code behave alike, so one stands for all, in a cluster too.
+    Where those of a cluster reach each other, it is looked at whole, or one group of them after the
+    other (`of`).
+
+    `ranks`: of the CTAs that are looked at; None is any.
+    """
+
+    def __init__(self, kernel: Kernel, sizes: Sizes | None = None) -> None:
+        self.kernel, self.sizes = kernel, sizes
+        self.counted = FEW
+        """Loops with constant bounds and no more iterations than this are followed exactly."""
+        self.left_open = False
+        """Was there one with more, so that it was taken to run any number of times?"""
+        flat = list(walk(kernel.body))
+        self.partitions = tuple(op for op in kernel.body if isinstance(op, Partition))
+        launch = next((op for op in flat if isinstance(op, b.LaunchGrid)), None)
+        self.cluster = launch.cluster if launch else 1
+        self.effects = effects_of(kernel)
+        self.carried = {v.name: first.name for v, first in carried_operands(kernel).items()}
+        """Operands in registers that loops carry: each name, and the one for all of them."""
+        self.joined = any(isinstance(op, b.SyncCluster) or reaches_others(op) for op in flat)
+        """Do the CTAs of a cluster do anything with each other?"""
+        self.ranks = self._ranks()
+        self.reached: set[tuple[int, int]] = set()
+        """By rank: who was seen to reach whom."""
+        self.meets = any(isinstance(op, b.SyncCluster) and not op.relaxed for op in flat)
+        """Do the CTAs of a cluster see all of each other at some time?"""
+        self.pairs = any(isinstance(op, TensorProduct) and op.cta_group > 1 for op in flat)
+        """Do products read the SMEM of two CTAs?"""
+        self.written = written_tensors(kernel)
+        self.fixed = dict(kernel.sizes)
+        self.arrays = self._arrays(flat)
+        self.columns = frozenset(op.result.name for op in flat if isinstance(op, TensorColumns))
+        """Arrays in tensor memory; `bytes` of theirs are columns, of sums and operands those of one
+        half of each warp's lanes, then those of the other."""
+        self.boxes = _boxes(flat)
+        self.used = frozenset(
+            v.name
+            for op in flat
+            if not isinstance(op, (ZeroUnless, AsAccumulator))
+            for v in operands(op)
+        )
+        """Values that are used other than by `zero_unless` and `as_accumulator`."""
+        copies = (m.TmaLoad, b.ClaimCluster)
+        self.copied = frozenset(op.shared.name for op in flat if isinstance(op, copies))
+        """Arrays that the async proxy writes."""
+        self.needed = needed_values(kernel, self.effects)
+        self.work: dict[int, tuple[int, int, int]] = {}
+        """By partition that hands sums on: where its work loop begins and ends, and from where on
+        the arrival has been made that comes before a wait for all."""
+        self.borders: dict[tuple[str, int], set[int]] = {}
+        """Where accesses to items of arrays begin or end, by the arrays' label and bytes."""
+        self.touched: set[tuple[int, int]] = set()
+        """Barriers that somebody was seen to use, by CTA and array."""
+        self.ask_for_first: set[Any] = set()
+        """The loops (signatures) of which somebody was seen to ask for their first iteration."""
+        self.asked_at = defaultdict[Term, set[tuple[int, int]]](set)
+        """Where tests were seen to be asked for (partition and place), of whatever iterations."""
+        self.made_at = defaultdict[Term, set[tuple[int, int]]](set)
+        """Where they were made, or asked for where they were made before all loops."""
+        self.decided_anew = False
+        """Whether a test was decided for one iteration that holds for all."""
+        self.names_of_terms: dict[Any, Any] = {}
+        self.codes: list[Code] = []
+        self.num_warpgroups = sum(p.num_warpgroups for p in self.partitions) or 1
+        self.num_agents = sum(p.num_agents for p in self.partitions) or 1
+        self.entry_registers = self._entry_registers(flat)
+
+    def at(self, sizes: Sizes) -> Model:
+        """The same kernel at these sizes; the code is shared, what a proof has learnt is not."""
+        made = self.counting(FEW)
+        made.sizes = sizes
+        return made.of(made._ranks())
+
+    def counting(self, most: int) -> Model:
+        """With loops of so many iterations counted, and nothing learnt."""
+        made = copy(self)
+        made.counted, made.left_open = most, False
+        made.borders, made.ask_for_first, made.names_of_terms = {}, set(), {}
+        made.asked_at, made.made_at = defaultdict(set), defaultdict(set)
+        return made
+
+    def of(self, ranks: tuple[int | None, ...]) -> Model:
+        """These CTAs of the cluster alone; what was learnt is shared."""
+        made = copy(self)
+        made.ranks = ranks
+        made.__dict__.pop("names", None)
+        return made
+
+    def _ranks(self) -> tuple[int | None, ...]:
+        whole = self.cluster == 1 or self.joined or self.sizes is not None
+        return tuple(range(self.cluster)) if whole else (None,)
+
+    @property
+    def num_ctas(self) -> int:
+        """How many are looked at."""
+        return len(self.ranks)
+
+    def reach(self, cta: int, rank: int) -> int:
+        """The CTA of that rank, which `cta` reaches. Raises Outside if it is not looked at."""
+        own = self.ranks[cta]
+        if own is not None:
+            self.reached.add((own, rank))
+        if rank not in self.ranks:
+            raise Outside(own, rank)
+        return self.ranks.index(rank)
+
+    def _entry_registers(self, flat: list[Any]) -> int:
+        counts = [op.count for op in flat if isinstance(op, b.SetMaxRegisters)]
+        entry = self.kernel.target.entry_registers(self.num_warpgroups)
+        # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
+        return min(entry, max(counts, default=entry))
+
+    def _arrays(self, flat: list[Any]) -> dict[str, Array]:
+        made: dict[str, Array] = {}
+        halved = {v for op in flat for v in _by_halves(op)}
+        barriers = 0
+        for op in flat:
+            if isinstance(op, b.AllocateBarriers) and isinstance(op.result.type, Barriers):
+                name, num = op.result.name, op.result.type.num
+                made[name] = Array(name, op.label, num, 0, op.arrivals, barriers, len(made))
+                barriers += num
+            elif isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
+                name, kind = op.result.name, op.result.type
+                made[name] = Array(name, op.label, kind.num, kind.bytes, index=len(made))
+            elif isinstance(op, TensorColumns) and isinstance(op.result.type, Columns):
+                name, of = op.result.name, op.result.type
+                columns = of.columns * (2 if op.result in halved else 1)
+                made[name] = Array(name, op.label, of.num, columns, index=len(made))
+        self.num_barriers = barriers
+        return made
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the agents, by index."""
+        told: list[str] = []
+        partitions = self.partitions or (Partition(role="kernel"),)
+        roles = [p.role for p in partitions]
+        for cta in self.ranks:
+            for number, p in enumerate(partitions):
+                where = f"CTA {cta}, " if self.num_ctas > 1 else ""
+                role = p.role if roles.count(p.role) == 1 else f"{p.role} partition {number}"
+                for rank in range(p.num_agents):
+                    which = f" {rank}" if p.num_warpgroups > 1 else ""
+                    told.append(f"{where}{role} warpgroup{which}")
+        return told
+
+    def dim(self, name: str) -> Term:
+        if name in self.fixed:
+            return self.fixed[name]
+        if self.sizes is not None and name in self.sizes:
+            return self.sizes[name]
+        return ("dim", name)
+
+    def cta_index(self, cta: int) -> Term:
+        if self.sizes is not None:
+            return cta
+        rank = self.ranks[cta]
+        if rank is None or self.cluster == 1:
+            return ("cta",)
+        return apply("add", (apply("mul", (("group", self.cluster), self.cluster)), rank))
+
+    def cta_rank(self, cta: int) -> Term:
+        """In its cluster."""
+        rank = self.ranks[cta]
+        return ("rank",) if rank is None else rank
+
+    def cluster_index(self, cta: int) -> Term:
+        return apply("floordiv", (self.cta_index(cta), self.cluster))
+
+    def count(self, what: str) -> Term:
+        """The number of CTAs or clusters in the grid."""
+        if self.sizes is not None:
+            return self.num_ctas // (self.cluster if what == "clusters" else 1)
+        return (what,)
+
+
+def _by_halves(op: Op) -> tuple[Value, ...]:
+    """Columns that threads load or store half of the lanes of at a time."""
+    match op:
+        case TensorProduct():
+            return op.sums, op.a
+        case TensorLoad():
+            return (op.sums,)
+        case TensorStore():
+            return (op.columns,)
+        case _:
+            return ()
+
+
+def _boxes(flat: list[Any]) -> dict[str, int]:
+    """Bytes of each tensor map's box."""
+    made: dict[str, int] = {}
+    for op in flat:
+        if isinstance(op, m.MakeTensorMap) and isinstance(op.tensor.type, Tensor):
+            made[op.result.name] = math.prod(op.box) * op.tensor.type.dtype.bits // 8
+    return made

@@ -1,0 +1,123 @@
+"""Rings that may be turned: the arrays and slots that one pipeline state walks.
+
+A ring looks the same from each of its stages. States of the machine that differ by a turn of a ring
+are one state: that is the induction over the ring, a state after one more slot is the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from wsdsl.ir.op import Op, Value, operands, results_of
+from wsdsl.ir.ops import fragment as fr
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as mem
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops import transpose as tr
+from wsdsl.ir.rewriter import walk, yielded
+from wsdsl.ir.types import State
+from wsdsl.ir.verify.synchronization import reaches_others
+from wsdsl.prover.machine.machine import StageParity
+from wsdsl.prover.machine.model import Array, Family, Model
+
+
+class _Sets:
+    def __init__(self) -> None:
+        self.parent: dict[str, str] = {}
+
+    def find(self, x: str) -> str:
+        self.parent.setdefault(x, x)
+        while self.parent[x] != x:
+            self.parent[x] = self.parent[self.parent[x]]
+            x = self.parent[x]
+        return x
+
+    def join(self, x: str, y: str) -> None:
+        self.parent[self.find(x)] = self.find(y)
+
+
+def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str, int]]:
+    """The ring_families; which one an array is in, by name; and a state value, by name."""
+    sets = _Sets()
+    picked: set[str] = set()
+    reached: set[str] = set()
+    advances: list[b.Advance] = []
+    states: list[Value] = []
+    for op in walk(model.kernel.body):
+        states += [v for v in results_of(op) if isinstance(v.type, State)]
+        match op:
+            case b.Advance():
+                sets.join(op.result.name, op.state.name)
+                advances.append(op)
+            case b.ForRange():
+                for four in zip(op.init, op.args, op.result, yielded(op.body), strict=True):
+                    if isinstance(four[0].type, State):
+                        states.append(four[1])
+                        for value in four[1:]:
+                            sets.join(four[0].name, value.name)
+            case fr.MatrixOperand() if model.pairs:
+                reached.add(op.shared.name)
+                sets.join(f"array {op.shared.name}", op.state.name)
+            case t.If():
+                for three in zip(op.result, yielded(op.then), yielded(op.orelse), strict=True):
+                    if isinstance(three[0].type, State):
+                        sets.join(three[0].name, three[1].name)
+                        sets.join(three[0].name, three[2].name)
+            case mem.StoreShared(item=Value()) | mem.TmaStore() | mem.ThreadStore():
+                picked.add(op.shared.name)
+            case tr.StoreTransposed() | tr.LoadTransposed():
+                picked.add(op.shared.name)
+            case _:
+                if reaches_others(op):
+                    reached |= {v.name for v in operands(op)}
+                for array, state in _walked(op):
+                    if array.name in model.arrays:
+                        sets.join(f"array {array.name}", state.name)
+    made: list[Family] = []
+    number: dict[str, int] = {}
+    of_array: dict[str, int] = {}
+    for array in model.arrays.values():
+        root = sets.find(f"array {array.name}")
+        if root not in number:
+            number[root] = len(made)
+            made.append(Family())
+        family = made[number[root]]
+        of_array[array.name] = number[root]
+        family.num = family.num or array.num
+        family.turns &= family.num == array.num and array.name not in picked
+        family.remote |= array.name in reached
+        family.arrays.append(array)
+    of_state = {v.name: number.get(sets.find(v.name), -1) for v in states}
+    for op in advances:
+        place = number.get(sets.find(op.result.name))
+        if place is not None:
+            made[place].turns &= op.num == made[place].num
+    return made, of_array, of_state
+
+
+def _walked(op: Op) -> Iterator[tuple[Value, Value]]:
+    """The operands, each with its state: `x_state` of `x`, which may be several, or `state`."""
+    held: dict[str, Any] = {f.name: getattr(op, f.name) for f in fields(op)}
+    for name, value in held.items():
+        own = held.get(f"{name}_state") or held.get(f"{name.removesuffix('s')}_state")
+        state = own or held.get("state")
+        if isinstance(state, Value):
+            values = value if isinstance(value, tuple) else (value,)
+            yield from ((v, state) for v in values if isinstance(v, Value))
+
+
+def turned(state: StageParity, turn: tuple[int, int, int]) -> tuple[int, int]:
+    """The state as seen from the one that the turn (stage, parity, number of stages) starts at."""
+    stage, parity, num = turn
+    return (state.stage - stage) % num, state.parity ^ parity ^ (state.stage < stage)
+
+
+def order(array: Array, turn: tuple[int, int, int]) -> list[tuple[int, int]]:
+    """Stages of an array in turned order, each with what its phases' parity is to be changed by."""
+    stage, parity, _ = turn
+    return [
+        ((stage + i) % array.num, parity ^ ((stage + i) % array.num < stage))
+        for i in range(array.num)
+    ]

@@ -1,0 +1,390 @@
+"""Tensors that a kernel writes: each access of a CTA comes behind those in front of it to the same
+elements, where one of them writes; or goes elsewhere.
+
+All ways through a partition are looked at together: what may have been done on the way to an op,
+and by whom that is known to be over. A thread's own accesses are in order; others of its warp or
+its CTA have to meet it. TMA's writes are over for the thread that has started them once it has
+waited for more than their reads. Before TMA touches what threads have read or written there must
+besides be a proxy fence of these threads, and they must meet behind it. Loops are gone round until
+nothing new comes; how often they run is open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wsdsl.ir.analysis.tensor_accesses import Touch, touches
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.ops.histogram import StoreCounters
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.rewriter import walk, yielded
+from wsdsl.prover.failure import GLOBAL_ORDER, Failure, Party
+from wsdsl.prover.machine.instructions import effects_of
+from wsdsl.prover.machine.linear import Linear
+from wsdsl.prover.memory.gmem_accesses import Access
+from wsdsl.prover.memory.gmem_regions import ALL, NOT_YET, OWN, WARP, GlobalPlaces
+from wsdsl.prover.protocols.disjoint_items import meeting
+from wsdsl.prover.protocols.scheduler_terms import count_items
+
+"""The kind of failure."""
+NUMBERS = (b.CtaIndex, b.ClusterIndex, b.NumCtas, b.NumClusters)
+MOST_BEHIND = 16
+"""Groups of TMA stores that are told apart; more pending ones are not understood."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """By whom an access is known to be over; `fenced`: by whom that its proxy fence has followed.
+    `behind`: of a TMA store in flight, how many groups were committed behind its own, or -1.
+    """
+
+    over: int
+    fenced: int = NOT_YET
+    behind: int = -1
+
+    def met(self, level: int) -> Known:
+        """Threads that far away have met."""
+        over, fenced = (max(x, level) if x >= OWN else x for x in (self.over, self.fenced))
+        return replace(self, over=over, fenced=fenced)
+
+    def least(self, other: Known) -> Known:
+        return Known(
+            min(self.over, other.over),
+            min(self.fenced, other.fenced),
+            min(self.behind, other.behind),
+        )
+
+
+Done = dict[Access, Known]
+"""What may have been done, by now."""
+
+
+def check_global_order(kernel: Kernel) -> None:
+    """Raises Failure where two accesses of a CTA may come in another order."""
+    effects, found = effects_of(kernel), dict(touches(kernel))
+    out = effects.lent | {x.tensor for x in found.values() if x.flag}
+    written = frozenset(x.tensor for x in found.values() if x.writes)
+    read = frozenset(x.tensor for x in found.values() if x.reads)
+    found = {op: x for op, x in found.items() if x.tensor in written - out}
+    grid = next(iter(kernel.of(b.LaunchGrid)), None)
+    overlap = written - read if grid is not None and grid.overlapping else frozenset[str]()
+    places = GlobalPlaces(kernel, overlap, written)
+    partitions = [op for op in kernel.body if isinstance(op, Partition)]
+    if not partitions:
+        partitions = [Partition(role="kernel", body=kernel.body)]
+    _check_sides(partitions, found, places)
+    agent = 0
+    for partition in partitions:
+        if any(op in found for op in walk(partition.body)):
+            _Partition(kernel, partition, found, places, agent).check()
+        agent += partition.num_agents
+
+
+def _fail(agent: int, op: Op, message: str, earlier: Op | None = None, hint: str = "") -> Failure:
+    return Failure(GLOBAL_ORDER, message, Party(agent, op), earlier and Party(agent, earlier), hint)
+
+
+def _check_sides(partitions: list[Partition], found: dict[Op, Touch], places: GlobalPlaces) -> None:
+    """A tensor is one partition's, or that of partitions in ping-pong."""
+    sides: dict[str, list[tuple[int, Op]]] = {}
+    agent, held = 0, set[Op]()
+    for partition in partitions:
+        for op in walk(partition.body):
+            if op in found:
+                held.add(op)
+                sides.setdefault(found[op].tensor, []).append((agent, op))
+        agent += partition.num_agents
+    for op, touch in found.items():
+        if op not in held:
+            told = f"outside of the partitions, accesses to `{touch.tensor}` are unordered"
+            raise _fail(0, op, told)
+    for tensor, uses in sides.items():
+        if len({agent for agent, _ in uses}) == 1 or all(found[op].adds for _, op in uses):
+            continue
+        mine = {op for _, op in uses}
+        turns = [_turn(p, mine, places) for p in partitions if any(o in mine for o in walk(p.body))]
+        if None in turns or len({x and x[0] for x in turns}) > 1 or len({*turns}) < len(turns):
+            first, last = uses[0], next(use for use in uses if use[0] != uses[0][0])
+            told = f"`{tensor}`, which the kernel writes, is accessed by another partition too"
+            hint = "access it from one partition, or alternate the partitions by tile"
+            raise _fail(*last, told, first[1], hint)
+
+
+def _turn(
+    partition: Partition, uses: set[Op], places: GlobalPlaces
+) -> tuple[tuple[Any, ...], int] | None:
+    """(how turns go round, which one is the partition's), if all its uses are in its own turns."""
+    for work in partition.body:
+        if not isinstance(work, b.ForRange):
+            continue
+        for op in work.body:
+            if not isinstance(op, t.If) or not any(o in uses for o in walk(op.then)):
+                continue
+            match places.made.get(op.cond):
+                case t.Map(fn="eq", args=(turn, own)) if turn in work.args:
+                    pass
+                case _:
+                    return None
+            mine = [o for o in walk(partition.body) if o in uses]
+            here = [o for o in walk(op.then) if o in uses]
+            number, at = places.sums.of(own), work.args.index(turn)
+            if number.terms or len(mine) != len(here):
+                return None
+            bounds = tuple(map(places.sums.of, (work.start, work.stop, work.step)))
+            first, following = places.sums.of(work.init[at]), yielded(work.body)[at]
+            return (bounds, first, _formula(following, turn, places)), number.number
+    return None
+
+
+def _formula(value: Value, turn: Value, places: GlobalPlaces) -> tuple[Any, ...]:
+    """What the next turn is computed from."""
+    op = places.made.get(value)
+    if value == turn:
+        return ("turn",)
+    if isinstance(op, t.Map):
+        return (op.fn, *(_formula(v, turn, places) for v in op.args))
+    return ("number", places.sums.of(value))
+
+
+class _Partition:
+    def __init__(
+        self,
+        kernel: Kernel,
+        partition: Partition,
+        found: dict[Op, Touch],
+        places: GlobalPlaces,
+        agent: int,
+    ) -> None:
+        self.kernel, self.partition, self.places, self.agent = kernel, partition, places, agent
+        mine = [op for op in walk(partition.body) if op in found]
+        self.accesses = {op: places.access(op, found[op]) for op in mine}
+        self.num = num = partition.num_warpgroups
+        self.is_walked = False
+        """Was there a loop over the work?"""
+        self.of_one = False
+        """Is this a part that one warpgroup runs at most?"""
+        self.grid = grid = next(iter(kernel.of(b.LaunchGrid)), None)
+        self.one_item = (
+            grid is not None
+            and grid.scheduler == "persistent"
+            and count_items(grid.tiles, places.sums) != Linear(1)
+        )
+        """Is this done once, by a CTA that may have several items?"""
+        self.own_barriers = _barriers(partition) - {
+            x
+            for other in kernel.body
+            if isinstance(other, Partition) and other is not partition and num > 1
+            for x in _barriers(other)
+        }
+
+    def check(self) -> None:
+        self.region(self.partition.body, {}, work=True)
+        grid = self.grid
+        if grid is not None and not (grid.contraction or grid.overlapping or self.is_walked):
+            self._check_apart(grid, None)
+
+    def region(self, region: Region, done: Done, work: bool = False, elected: bool = False) -> Done:
+        """`work`: the next loop may be the one over the work."""
+        for op in region:
+            match op:
+                case b.ForRange():
+                    done = self.loop(op, done, work, elected)
+                case t.If():
+                    before = self.of_one
+                    self.of_one = before or self._of_one(op.cond)
+                    then = self.region(op.then, done, work, elected)
+                    self.of_one = before
+                    done = _join(then, self.region(op.orelse, done, work, elected))
+                case b.Elect():
+                    done = self.region(op.body, done, work, True)
+                case _ if regions(op):
+                    for inner in regions(op):
+                        done = _join(done, self.region(inner, done, False, elected))
+                case _:
+                    done = self.after(op, done, elected)
+        return done
+
+    def loop(self, op: b.ForRange, done: Done, work: bool, elected: bool) -> Done:
+        work = work and self._is_work(op)
+        before, entry = self.one_item, done
+        while True:
+            self.one_item = before and not work
+            after = self.region(op.body, entry, False, elected)
+            self.one_item = before
+            following = _join(done, self._next(op, after, work))
+            if following == entry:
+                return following
+            entry = following
+
+    def _is_work(self, op: b.ForRange) -> bool:
+        """Its items are this CTA's, or this cluster's: they have tiles of their own. Where no tile
+        is cut, it begins at that number, or goes on by how many there are; another loop that begins
+        or ends by it walks a part of a dimension.
+        """
+        sums, grid = self.places.sums, self.grid
+        start, stop, step = (sums.of(v) for v in (op.start, op.stop, op.step))
+        if grid is None or not grid.contraction:
+            if work := any(sums.special(x) in (start, step) for x in NUMBERS):
+                self._check_items(op)
+            return work
+        ahead: list[Any] = [start, stop]
+        while ahead:
+            x = ahead.pop()
+            if isinstance(x, Linear):
+                ahead += [sums.meanings[n] for n, _ in x.terms if isinstance(n, int)]
+            elif isinstance(x, tuple):
+                if x[0] in ("CtaIndex", "ClusterIndex"):
+                    self._check_apart(grid, op)
+                    return True
+                ahead += x[1:]
+        return False
+
+    def _check_items(self, op: b.ForRange) -> None:
+        """No two CTAs, or clusters, walk the same item. Of tiles that are cut `split_k_protocol`
+        says what an iteration does."""
+        if (grid := self.grid) is None:
+            return
+        sums, cluster = self.places.sums, grid.cluster > 1
+        own = b.ClusterIndex if cluster else b.CtaIndex
+        step = sums.special(b.NumClusters if cluster else b.NumCtas)
+        if sums.of(op.start) != sums.special(own) or sums.of(op.step) != step:
+            told = "two CTAs may process the same item of this loop, and store the same elements"
+            hint = "start at the index of the CTA (or cluster), with the number of CTAs as the step"
+            raise self.fail(op, told, hint=hint)
+        if sums.of(op.stop) != count_items(grid.tiles, sums):
+            told = "this loop may not end at the number of items of the grid"
+            raise self.fail(op, told, hint="end it at the number of items of the grid")
+        self._check_apart(grid, op)
+
+    def _check_apart(self, grid: b.LaunchGrid, loop: b.ForRange | None) -> None:
+        self.is_walked = True
+        within = walk(self.partition.body if loop is None else loop.body)
+        own = [self.accesses[op] for op in within if op in self.accesses]
+        stores = [x for x in own if not x.reads and not x.adds]
+        if (store := meeting(loop, grid, stores, self.places)) is not None:
+            told = "two work items store the same elements here"
+            raise self.fail(store, told, hint="use different coordinates for each item")
+
+    def _next(self, op: b.ForRange, done: Done, work: bool) -> Done:
+        """What was done, as the next iteration has it."""
+        made: Done = {}
+        for access, known in done.items():
+            if not (work and self.places.is_of_item(access.place, op.index)):
+                aged = self.places.aged(access, op.index)
+                made[aged] = known.least(made[aged]) if aged in made else known
+        return made
+
+    def after(self, op: Op, done: Done, elected: bool) -> Done:
+        if op in self.accesses:
+            access = self.accesses[op]
+            if self.one_item and not access.reads and not isinstance(op, StoreCounters):
+                told = 'a CTA of a "persistent" grid has several items, but stores once'
+                hint = 'store in a loop over the items, or use launch_grid(scheduler="grid")'
+                raise self.fail(op, told, hint=hint)
+            if elected and not access.reads:
+                raise self.fail(op, "the prover does not support this store by one thread")
+            self.compare_with_others(access)
+            for before, known in done.items():
+                self.compare(before, known, access)
+            return done | {access: Known(NOT_YET if access.by_tma else OWN)}
+        if elected:
+            return done
+        match op:
+            case b.SyncWarp():
+                return {x: known.met(WARP) for x, known in done.items()}
+            case b.SyncCta() | b.SyncCluster():
+                return {x: known.met(ALL) for x, known in done.items()}
+            case b.NamedBarrierSync() if self._meets(op):
+                return {x: known.met(ALL) for x, known in done.items()}
+            case b.FenceAsyncProxy(everywhere=True):
+                return {
+                    x: known if x.by_tma or known.fenced >= OWN else replace(known, fenced=OWN)
+                    for x, known in done.items()
+                }
+            case m.TmaStoreCommit():
+                return {
+                    x: replace(known, behind=min(known.behind + 1, MOST_BEHIND))
+                    if x.by_tma
+                    else known
+                    for x, known in done.items()
+                }
+            case m.TmaStoreWait(read=False, pending=pending):
+                return {
+                    x: replace(known, over=max(known.over, OWN))
+                    if x.by_tma and known.behind >= pending >= 0
+                    else known
+                    for x, known in done.items()
+                }
+            case _:
+                return done
+
+    def _meets(self, op: b.NamedBarrierSync) -> bool:
+        """Do all warps of the partition meet there?"""
+        num = self.partition.num_warpgroups
+        together = op.num_warpgroups == num and op.item is None
+        return num == 1 or (together and op.barrier in self.own_barriers)
+
+    def compare_with_others(self, access: Access) -> None:
+        """With the same op of the other warpgroups, which run it when they like."""
+        pred = access.op.pred if isinstance(access.op, m.StoreGlobal) else None
+        alone = not access.clashes(access) or self.of_one or self._of_one(pred)
+        if not alone and self.places.meet(access.place, access.place, self.num):
+            told = f"another warpgroup may store to the same elements of `{access.place.tensor}`"
+            hint = "index by warpgroup_index, or store from one warpgroup"
+            raise self.fail(access.op, told, hint=hint)
+
+    def _of_one(self, test: Value | None) -> bool:
+        """Whether it holds in no two warpgroups."""
+        match self.places.made.get(test) if test is not None else None:
+            case t.Map(fn="eq", args=(x, y)):
+                return self.places.tells_warpgroups(x, y)
+            case t.Map(fn="and", args=args):
+                return any(map(self._of_one, args))
+            case _:
+                return False
+
+    def compare(self, before: Access, known: Known, access: Access) -> None:
+        if before.place.tensor != access.place.tensor or not before.clashes(access):
+            return
+        need = self.places.needed(before, access, self.partition.num_warpgroups)
+        if need == NOT_YET:
+            return
+        tensor = access.place.tensor
+        doing = "read" if access.reads else "overwrite"
+        if known.over < need:
+            did = "is read" if before.reads else "is written"
+            told = f"this may {doing} `{tensor}` before it {did} by an earlier op"
+            raise self.fail(access.op, told, before.op, _hint(before, known, need))
+        if access.by_tma and not before.by_tma and known.fenced < need:
+            did = "read" if before.reads else "wrote"
+            told = f"this may {doing} `{tensor}` by TMA before the earlier access of threads"
+            hint = "add fence_async_proxy(everywhere=True) in these threads, then synchronize them"
+            raise self.fail(access.op, told, before.op, hint)
+
+    def fail(self, op: Op, message: str, earlier: Op | None = None, hint: str = "") -> Failure:
+        return _fail(self.agent, op, message, earlier, hint)
+
+
+def _hint(before: Access, known: Known, need: int) -> str:
+    met = {WARP: "sync_warp", ALL: "a named barrier of the partition"}.get(need, "")
+    if before.by_tma and known.over == NOT_YET:
+        return "tma_store_wait(pending=0, read=False)" + (f", then {met}" if met else "")
+    return f"add {met} in between"
+
+
+def _barriers(partition: Partition) -> set[int]:
+    named = (b.NamedBarrierSync, b.NamedBarrierArrive)
+    return {x for op in walk(partition.body) if isinstance(op, named) for x in op.numbers}
+
+
+def _join(a: Done, b: Done) -> Done:
+    if a is b:
+        return a
+    made = dict(a)
+    for access, known in b.items():
+        made[access] = known.least(made[access]) if access in made else known
+    return made

@@ -1,0 +1,392 @@
+"""Which elements of a tensor in global memory an op accesses, by which threads, and whether two ops
+may come to the same ones.
+
+A place is known by its sums (`linear.py`), in which loops' indices are terms. In the next iteration
+of a loop its terms stand for other numbers: those of earlier ones are called `("old", loop, term)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from wsdsl.ir.analysis.tensor_accesses import Touch
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.ops import fragment as f
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.rewriter import walk, yielded
+from wsdsl.ir.types import Fragment, Tile
+from wsdsl.ir.verify.copies import reach_of_boxes
+from wsdsl.prover.machine.linear import WARPGROUP, Linear, Sums
+from wsdsl.prover.memory.gmem_accesses import Access, Along, Further, Place, by_warpgroup
+
+NOT_YET, OWN, WARP, ALL = -1, 0, 1, 2
+"""By whom something may be taken to be over: by nobody, by those who did it (of TMA, who started
+it), by their warps, by all warpgroups of the partition."""
+OLD, HELD = "old", "held"
+
+
+class GlobalPlaces:
+    """Finds and compares the places of one kernel. `unread`: tensors of which tiles may overlap."""
+
+    def __init__(self, kernel: Kernel, unread: frozenset[str], written: frozenset[str]) -> None:
+        self.sums, self.made = Sums(kernel), kernel.definers
+        self.unread, self.written, self.differing = unread, written, by_warpgroup(kernel)
+        self.held: list[tuple[Any, ...]] = []
+        """What stands for indices that are no numbers, by what they are computed from."""
+        self.numbers: dict[tuple[Any, ...], int] = {}
+        self.inside: dict[Value, frozenset[Value]] = {}
+        """By a loop's index: what may be different in each iteration."""
+        self.items: dict[Value, frozenset[Value]] = {}
+        """By a loop's index: what is computed from that."""
+        self.steps: dict[Value, int] = {}
+        """By how much indices grow, at the least; 0 where that is not known."""
+        self.holding: dict[tuple[int, Value, bool], bool] = {}
+        self.differs: dict[int, bool] = {}
+        self.compared: dict[tuple[Place, Place, int], tuple[bool, bool]] = {}
+        for op in kernel.ops:
+            if isinstance(op, b.ForRange):
+                ops = list(walk(op.body))
+                values = {v for o in ops for v in (*results_of(o), *bound(o))}
+                self.inside[op.index] = frozenset(values | {op.index, *op.args})
+                self.items[op.index] = frozenset(_computed_from(op))
+                step = 0 if op.claimed else self._least(self.sums.of(op.step))
+                self.steps[op.index] = max(0, step)
+
+    def _least(self, found: Linear) -> int:
+        """That it is, if that is known to be positive; else 0."""
+        if not all(times > 0 and self._counts(term) for term, times in found.terms):
+            return 0
+        return found.number + sum(times for _, times in found.terms)
+
+    def _is_positive(self, sum: Linear) -> bool:
+        return self._least(sum) > 0
+
+    def _counts(self, term: Any) -> bool:
+        """Is it 1 at the least?"""
+        match self.sums.meanings[term] if isinstance(term, int) else ():
+            case ("NumCtas" | "NumClusters",):
+                return True
+            case ("min" | "mul", x, y):
+                return self._is_positive(x) and self._is_positive(y)
+            case ("max", x, y):
+                return self._is_positive(x) or self._is_positive(y)
+            case ("floordiv", x, y):
+                within = self.sums.meaning(y)
+                at_most = within[:1] == ("min",) and x in within
+                return at_most and self._is_positive(y)
+            case _:
+                return False
+
+    # Finding -------------------------------------------------------------------------------------
+
+    def access(self, op: Op, touch: Touch) -> Access:
+        by_tma = isinstance(op, (m.TmaLoad, m.TmaStore))
+        return Access(op, self._place(op, touch.tensor), touch.reads, touch.adds, by_tma)
+
+    def _place(self, op: Op, tensor: str) -> Place:
+        match op:
+            case m.LoadGlobal() | m.StoreGlobal():
+                dims = tuple(self._along(v, tensor) for v in op.index)
+                kinds = [v.type for v in op.index if isinstance(v.type, Fragment)]
+                by_rows = [n for n, along in enumerate(dims) if along.role == "rows"]
+                warps = max((k.lanes.warps for k in kinds), default=1)
+                of_warps: tuple[int, int] | None = None
+                if len(by_rows) == 1 and warps == 1:
+                    kind = next(k for k in kinds if k.rows > 1)
+                    of_warps = by_rows[0], kind.lanes.of_warp(kind.rows)
+                return Place(tensor, dims, of_warps, _holder(kinds, warps))
+            case m.TmaStore() | m.ThreadStore():
+                named: Any = self.made[op.map] if isinstance(op, m.TmaStore) else op
+                box: tuple[int, ...] = named.box
+                sides, of_warp = reach_of_boxes(op, box, named.tensor.type.dtype)
+                dims = tuple(
+                    Along(self.number(v, tensor), size, "box")
+                    for v, size in zip(op.coordinates, sides, strict=True)
+                )
+                return Place(tensor, dims, (op.row_dim, of_warp), WARP)
+            case _:
+                return Place(tensor, (), None, ALL)
+
+    def _along(self, index: Value, tensor: str) -> Along:
+        kind = index.type
+        if not isinstance(kind, Fragment):
+            return Along(self.number(self._kept(index), tensor), 1)
+        both = kind.rows > 1 and kind.columns > 1
+        role = "both" if both else "rows" if kind.rows > 1 else "columns"
+        op = self.made.get(self._kept(index))
+        if isinstance(op, f.Iota) and not both:
+            return Along(self.number(op.start, tensor), op.extent, role, op.apart)
+        key = self._key(index)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.held)
+            self.held.append(key)
+        return Along(Linear(0, (((HELD, self.numbers[key]), 1),)), None, role)
+
+    def number(self, value: Value, tensor: str) -> Linear:
+        """Where tiles overlap, the last one's beginning stands for one behind the others."""
+        found = self.sums.of(value)
+        if tensor not in self.unread:
+            return found
+        for term, times in found.terms:
+            match self.sums.meanings[term] if isinstance(term, int) else ():
+                case ("min", Linear() as x, Linear() as y):
+                    of_loops = [
+                        s for s in (x, y) if any(self._holds(s, o, self.items) for o in self.items)
+                    ]
+                    if len(of_loops) == 1:
+                        return found - Linear(0, ((term, times),)) + of_loops[0].times(times)
+                case _:
+                    pass
+        return found
+
+    def _kept(self, index: Value) -> Value:
+        """Without a choice of what is left out, which goes nowhere."""
+        match self.made.get(index):
+            case t.Map(fn="where", args=(_, x, y)) if self.sums.of(y) == Linear(-1):
+                return self._kept(x)
+            case _:
+                return index
+
+    def _key(self, value: Value) -> tuple[Any, ...]:
+        """What a fragment of indices is computed from: equal for equal ones."""
+        op = self.made.get(value)
+        match op:
+            case t.Map() if (kept := self._kept(value)) != value:
+                return self._key(kept)
+            case t.Map():
+                return ("map", _element(op.result), op.fn, *map(self._key, op.args))
+            case t.Cast():
+                return ("cast", _element(op.result), self._key(op.x))
+            case f.Iota():
+                kind = repr(value.type)
+                return ("iota", Along(self.sums.of(op.start), op.extent, kind, op.apart))
+            case m.LoadGlobal() if op.tensor.name not in self.written:
+                return ("load", op.tensor.name, *map(self._key, op.index))
+            case m.LoadShared():
+                first = () if op.first is None else self._key(op.first)
+                where = op.shared, op.state, op.offset, op.stride
+                return ("shared", *where, first, self._key(op.index))
+            case m.LoadPanels() if isinstance(value.type, Fragment) and value.type.rows == 1:
+                # One line of a tile: other bytes of it are other elements.
+                size = value.type.columns * value.type.dtype.bits // 8
+                held = Along(Linear(op.offset), size, repr(value.type))
+                return ("line", op.shared, op.state, op.swizzle, op.rows, op.start, held)
+            case _ if not isinstance(value.type, Fragment):
+                return ("number", self.sums.of(value))
+            case _:
+                return ("value", value)
+
+    # Iterations ----------------------------------------------------------------------------------
+
+    def is_of_item(self, place: Place, loop: Value) -> bool:
+        """Whether where it is has to do with the loop's index."""
+        return any(self._holds(along.start, loop, self.items) for along in place.dims)
+
+    def _holds(self, what: Any, loop: Value, values: Mapping[Value, frozenset[Value]]) -> bool:
+        """Whether a sum, a term or what it is made of is among the loop's `values`."""
+        match what:
+            case Linear(terms=terms):
+                return any(self._holds(term, loop, values) for term, _ in terms)
+            case Value():
+                return what in values[loop]
+            case int():
+                key = what, loop, values is self.items
+                if key not in self.holding:
+                    self.holding[key] = self._any(self.sums.meanings[what], loop, values)
+                return self.holding[key]
+            case (str(kind), Value() as owner, term) if kind == OLD:
+                return owner != loop and self._holds(term, loop, values)
+            case (str(kind), int(number)) if kind == HELD:
+                return self._any(self.held[number], loop, values)
+            case Along(start=start):
+                return self._holds(start, loop, values)
+            case tuple():
+                return self._any(what, loop, values)  # pyright: ignore[reportUnknownArgumentType]
+            case _:
+                return False
+
+    def _any(
+        self, parts: tuple[Any, ...], loop: Value, values: Mapping[Value, frozenset[Value]]
+    ) -> bool:
+        inner = (x for x in parts if isinstance(x, (Linear, Along, Value, tuple)))
+        return any(self._holds(x, loop, values) for x in inner)
+
+    def aged(self, access: Access, loop: Value) -> Access:
+        """The same in the terms of a later iteration of the loop."""
+        dims = tuple(replace(x, start=self._aged(x.start, loop)) for x in access.place.dims)
+        return replace(access, place=replace(access.place, dims=dims))
+
+    def _aged(self, sum: Linear, loop: Value) -> Linear:
+        made = Linear(sum.number)
+        for term, times in sum.terms:
+            old = (OLD, loop, term) if self._holds(term, loop, self.inside) else term
+            made += Linear(0, ((old, times),))
+        return made
+
+    # Comparing -----------------------------------------------------------------------------------
+
+    def needed(self, first: Access, second: Access, warpgroups: int) -> int:
+        """By whom the first one must be known to be over before the second may begin."""
+        a, b = first.place, second.place
+        key = a, b, warpgroups
+        if key not in self.compared:
+            pairs = zip(a.dims, b.dims, strict=False)
+            self.compared[key] = self.meet(a, b, warpgroups), any(self._apart(*x) for x in pairs)
+        in_others, apart = self.compared[key]
+        if in_others or apart:
+            return ALL if in_others else NOT_YET
+        same_warps = a.by_same_warps(b)
+        if first.by_tma and second.by_tma:
+            return OWN if same_warps else ALL
+        if not first.by_tma and not second.by_tma and (a.dims, a.holder) == (b.dims, b.holder):
+            return a.holder
+        return WARP if same_warps else ALL
+
+    def _apart(self, a: Along, b: Along, far: int = 0) -> bool:
+        """Whether `b`, which is accessed later, by the warpgroup that is so `far`, is elsewhere."""
+        if None in (a.extent, b.extent):
+            x, y = (self.held_of(along.start) for along in (a, b))
+            return self._others(x, y, far)
+        assert a.extent is not None and b.extent is not None
+        stride, other = (dict(x.start.terms).get(WARPGROUP, 0) for x in (a, b))
+        terms = {term for x in (a, b) for term, _ in x.start.terms} - {WARPGROUP}
+        if far and (stride != other or any(map(self._differs, terms))):
+            return False
+        further = self._further(b.start - a.start, far * stride)
+        return further.apart(a.extent, b.extent) or further.interleaves(a.apart, b.apart)
+
+    def held_of(self, what: Any) -> Any:
+        """What an index is computed from that is no number."""
+        match what:
+            case Linear(0, ((term, 1),)):
+                return self.held_of(term)
+            case (str(kind), int(number)) if kind == HELD:
+                return self.held[number]
+            case (str(kind), Value() as loop, term) if kind == OLD:
+                return self._aged_key(self.held_of(term), loop)
+            case _:
+                return None
+
+    def _aged_key(self, key: Any, loop: Value) -> Any:
+        """The same in the terms of a later iteration: of numbers, and of what they are read by in
+        tensors that nobody writes. What lies in SMEM, or was computed, may be another value then.
+        """
+        match key:
+            case Linear():
+                return self._aged(key, loop)
+            case Along():
+                return replace(key, start=self._aged(key.start, loop))
+            case ("map" | "cast" | "iota" | "load" | "number", *parts):
+                return (key[0], *(self._aged_key(part, loop) for part in parts))
+            case str():
+                return key
+            case _:
+                return (OLD, loop, key)
+
+    def meet(self, a: Place, b: Place, warpgroups: int) -> bool:
+        """Whether what one warpgroup accesses may be what another one does."""
+        far = [n for n in range(1 - warpgroups, warpgroups) if n]
+        pairs = zip(a.dims, b.dims, strict=False)
+        return bool(far) and not any(all(self._apart(*x, n) for n in far) for x in pairs)
+
+    def tells_warpgroups(self, x: Value, y: Value) -> bool:
+        """Whether `x` and `y` are equal in no two warpgroups."""
+        terms = dict((self.sums.of(x) - self.sums.of(y)).terms)
+        return abs(terms.pop(WARPGROUP, 0)) == 1 and not any(map(self._differs, terms))
+
+    def _further(self, more: Linear, by: int) -> Further:
+        """What is known of how far that is: the index of an iteration is at the least the loop's
+        step beyond an earlier one's.
+        """
+        number = more.number + by
+        match more.terms:
+            case ():
+                return Further(number, number)
+            case ((int(new), times), ((str(), Value() as loop, old), other)) | (
+                ((str(), Value() as loop, old), other),
+                (int(new), times),
+            ) if new == old and times == -other and self._is_index(new, loop):
+                least = number + times * self.steps[loop]
+                return Further(least, None) if times > 0 else Further(None, least)
+            case _:
+                return Further(None, None)
+
+    def _others(self, a: Any, b: Any, far: int) -> bool:
+        """Whether indices are computed alike, of other elements: the rows of one scattered
+        store differ."""
+        if isinstance(a, Along) and isinstance(b, Along):
+            return self._apart(a, b, far)
+        if not isinstance(a, tuple) or not isinstance(b, tuple):
+            return False
+        x: tuple[Any, ...] = a  # pyright: ignore[reportUnknownVariableType]
+        y: tuple[Any, ...] = b  # pyright: ignore[reportUnknownVariableType]
+        pairs = zip(x, y, strict=False)
+        # One by one: numbers beside places are no terms.
+        differ = [(p, q) for p, q in pairs if p != q or (far and self._differs((p,)))]
+        return len(x) == len(y) and bool(differ) and all(self._others(*z, far) for z in differ)
+
+    def _differs(self, what: Any) -> bool:
+        """Whether the same text may be another value in another warpgroup."""
+        match what:
+            case Along(start=start):
+                return self._differs(start)
+            case Linear(terms=terms):
+                return any(self._differs(term) for term, _ in terms)
+            case Value():
+                return what in self.differing or isinstance(what.type, Fragment)
+            case int():
+                # Meanings are made of each other: once each, and not once for each way to them.
+                if what not in self.differs:
+                    self.differs[what] = self._differs(self.sums.meanings[what])
+                return self.differs[what]
+            case (str(kind), int(number)) if kind == HELD:
+                return self._differs(self.held[number])
+            case tuple():
+                return any(
+                    isinstance(x, Linear | Along | Value | tuple) and self._differs(x) for x in what
+                )  # pyright: ignore[reportUnknownVariableType]
+            case _:
+                return what == WARPGROUP
+
+    def _is_index(self, term: int, loop: Value) -> bool:
+        return self.sums.meanings[term] == ("value", loop) and self.steps[loop] > 0
+
+
+def _holder(kinds: Sequence[Fragment], warps: int) -> int:
+    """By whom an element is accessed: one thread, threads of one warp, or others too."""
+    rows, columns = (any(getattr(k, x) > 1 for k in kinds) for x in ("rows", "columns"))
+    if columns and (rows or warps == 4):
+        return OWN
+    return WARP if rows and warps == 1 else ALL
+
+
+def _computed_from(loop: b.ForRange) -> set[Value]:
+    """What the loop's index, and what it carries, go into; of inner loops' indices only those that
+    begin at such.
+    """
+    found = {loop.index, *loop.args}
+
+    def visit(region: Region) -> None:
+        for op in region:
+            used = operands(op)
+            if isinstance(op, b.ForRange):
+                used = op.init
+                found.update([op.index] if op.start in found else [])
+                found.update(x for x, first in zip(op.args, op.init, strict=True) if first in found)
+            for inner in regions(op):
+                visit(inner)
+                used = (*used, *yielded(inner))
+            if any(v in found for v in used):
+                found.update(results_of(op))
+
+    visit(loop.body)
+    return found
+
+
+def _element(value: Value) -> str:
+    kind = value.type
+    return kind.dtype.name if isinstance(kind, Fragment | Tile) else repr(kind)

@@ -1,0 +1,325 @@
+"""Accesses to SMEM: what must be over, and known to be over, before the next one begins.
+
+A write by threads is over when they say so and others hear of it; a TMA load when the phase it
+counts on completes; a wgmma's reads when a wgmma_wait retires it; a TMA store's when the storing
+thread has waited for it. The async proxy must besides be shown, by a fence of the writers, what
+threads wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.ops import smem as mem
+from wsdsl.ir.types import DType
+from wsdsl.ir.verify.copies import boxes_of_warps
+from wsdsl.prover.failure import Party
+from wsdsl.prover.machine.instructions import LOCAL, SEEN, Instruction
+from wsdsl.prover.machine.machine import (
+    ALL,
+    ELECTED,
+    FIRST_LANES,
+    NOTHING_STORED,
+    Agent,
+    Machine,
+    Span,
+    StageParity,
+    union,
+)
+from wsdsl.prover.machine.model import Array
+from wsdsl.prover.protocols.mbarriers import barrier_of, count_in_phase, cta_of_pair, settle, shown
+
+EVERY = -1
+"""Stands for a class where all threads of a warpgroup are meant."""
+
+
+def split(spans: tuple[Span, ...], borders: Iterable[int]) -> tuple[Span, ...]:
+    """The same spans, with borders at the places given."""
+    for at in borders:
+        for place, held in enumerate(spans):
+            if held.start < at < held.end:
+                halves = held.part(held.start, at), held.part(at, held.end)
+                spans = (*spans[:place], *halves, *spans[place + 1 :])
+                break
+    return spans
+
+
+Bytes = tuple[Array, Any, int, int]
+"""An array, the item, and where in it they begin and end."""
+
+
+def item_in(
+    m: Machine, a: Agent, i: Instruction, of: Value | None, at: Value | None
+) -> tuple[Array, Any]:
+    """The array, and the number of the item that a pipeline state or an index selects."""
+    assert of is not None
+    item: Any = 0 if at is None else a.slots[i.extra[at.name]]
+    return m.model.arrays[of.name], item.stage if type(item) is StageParity else item
+
+
+def item_of(m: Machine, a: Agent, op: Op, where: Bytes) -> None:
+    array, item, start, end = where
+    if not isinstance(item, int):
+        raise a.fail("unknown", op, f"the item of `{array.label}` is not known")
+    if not 0 <= item < array.num:
+        raise a.fail("misuse", op, f"item {item} of `{array.label}`, which has {array.num}")
+    if start < 0 or end > array.bytes:
+        told = f"bytes {start} to {end} of an item of `{array.label}`, which has {array.bytes}"
+        raise a.fail("misuse", op, told)
+
+
+def spans_of(m: Machine, cta: int, array: Array, item: int, *borders: int) -> tuple[Span, ...]:
+    """An item's spans, cut where any access to arrays of its kind begins or ends."""
+    known = m.model.borders.setdefault((array.label, array.bytes), set())
+    held = m.memory.get((cta, array.index, item))
+    if held is None:
+        held = split((Span(0, array.bytes),), known)
+    known.update(borders)
+    return split(held, borders)
+
+
+def write(
+    m: Machine,
+    a: Agent,
+    op: Op,
+    where: Bytes,
+    know: int,
+    made: tuple[int, int],
+    asynchronous: bool = False,
+    cta: int = -1,
+) -> None:
+    """Overwrite bytes of an item; the writers know `know`, `made` are the new write's events.
+    `cta`: another one's."""
+    array, item, start, end = where
+    cta = a.cta if cta < 0 else cta
+    key = (cta, array.index, item)
+    spans = spans_of(m, cta, array, item, start, end)
+    what = f"item {item} of `{array.label}`" + (f" of CTA {cta}" if cta != a.cta else "")
+    party = Party(a.index, op)
+    after: list[Span] = []
+    for held in spans:
+        if held.end <= start or held.start >= end:
+            after.append(held)
+            continue
+        for _, event, reader in held.reads:
+            if event & ~know:
+                told = f"this may overwrite {what} while it is still read"
+                raise a.fail("race", op, told, reader, _release_hint(reader))
+        needed = held.write | (held.shown if asynchronous else 0)
+        if needed & ~know:
+            proxy = not held.write & ~know
+            raise a.fail(
+                "proxy" if proxy else "race",
+                op,
+                f"this may overwrite {what} before an earlier write is complete",
+                held.writer,
+                "add a fence_async_proxy of the writing threads before their arrival"
+                if proxy
+                else "wait for a barrier on which that write counts, or its threads arrive",
+            )
+        after.append(Span(held.start, held.end, made[0], made[1], party, written=True))
+    m.memory[key] = tuple(after)
+
+
+def _release_hint(reader: Party) -> str:
+    kind, fenced = type(reader.op).__name__, "fence_async_proxy, where TMA overwrites it"
+    over = {
+        "Wgmma": "wgmma_wait",
+        "TensorProduct": "a tensor_commit",
+        "TensorCopy": "a tensor_commit",
+        "TensorLoad": "tensor_wait, then tensor_fence",
+        "TmaStore": "tma_store_wait, then sync_warp, or a named barrier if four warps wrote it",
+        "TensorStore": "tensor_store_wait, then tensor_fence",
+        "StoreScales": fenced,
+        "LoadPanels": fenced,
+        "LoadShared": fenced,
+        "ClaimedCluster": fenced,
+        "ThreadStore": fenced,
+    }.get(kind, "it")
+    return f"complete the reads ({over}), then arrive on a barrier that the writer awaits"
+
+
+def read(
+    m: Machine,
+    a: Agent,
+    op: Op,
+    where: Bytes,
+    know: int,
+    reader: Any,
+    event: int,
+    before: int,
+    asynchronous: bool = True,
+    any_value: bool = False,
+    cta: int = -1,
+) -> None:
+    """A read (by the async proxy, or by threads), which is over when `event` has happened; whoever
+    hears of that has heard of the events `before` too. `reader` tells it from others that go on
+    with it. With `any_value` it may be of what nobody has written yet. `cta`: another one's."""
+    array, item, start, end = where
+    cta = a.cta if cta < 0 else cta
+    key = (cta, array.index, item)
+    spans = spans_of(m, cta, array, item, start, end)
+    what = f"item {item} of `{array.label}`" + (f" of CTA {cta}" if cta != a.cta else "")
+    party = Party(a.index, op)
+    made: list[Span] = []
+    for held in spans:
+        if held.end <= start or held.start >= end:
+            made.append(held)
+            continue
+        if not held.written and not any_value:
+            told = f"no op has written {what}, which this reads"
+            raise a.fail("race", op, told, hint="wait for the full barrier of the stage first")
+        if held.write & ~know:
+            told = f"this may read {what} before it is written"
+            hint = "wait for the barrier on which that write counts, or its threads arrive"
+            raise a.fail("race", op, told, held.writer, hint)
+        if asynchronous and held.shown & ~know:
+            told = f"this may not see the writes of threads to {what}"
+            hint = "add a fence_async_proxy of the writing threads before their arrival"
+            raise a.fail("proxy", op, told, held.writer, hint)
+        reads = [r for r in held.reads if r[1] & ~(before | event)]
+        made.append(held.with_reads((*reads, (reader, event, party))))
+    m.memory[key] = tuple(made)
+
+
+def known_to_each(a: Agent, who: tuple[int, ...]) -> int:
+    return reduce(and_, [a.know[c] for c in who])
+
+
+# Copies -------------------------------------------------------------------------------------------
+
+
+def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
+    op: mem.TmaLoad = i.op
+    (array, item), start = item_in(m, a, i, op.shared, op.state), op.offset
+    if op.shift is not None:
+        shift = a.slots[i.extra[op.shift.name]]
+        if not isinstance(shift, int):
+            raise a.fail("unknown", op, f"the offset of this copy in `{array.label}` is not known")
+        start += shift
+    where = array, item, start, start + m.model.boxes[op.map.name]
+    item_of(m, a, op, where)
+    for cta in destinations(m, a, i, op.multicast):
+        counted = cta if op.cta is None else cta_of_pair(m, a, i, op.cta)
+        send(m, a, i, where, a.know[0], a.know[0], "copy", cta, counted=counted)
+    return SEEN
+
+
+def send(
+    m: Machine,
+    a: Agent,
+    i: Instruction,
+    where: Bytes,
+    know: int,
+    before: int,
+    what: str,
+    cta: int,
+    who: tuple[int, ...] = ELECTED,
+    told: int = 0,
+    counted: int = -1,
+) -> None:
+    """Write in the SMEM of `cta` bytes that count on the op's barrier there, or in CTA `counted`.
+    `who` writes: the elected thread (by the async proxy), or all. `before`: events that were over
+    when the bytes were sent; `told`: events that the phase's waiters know in addition.
+    """
+    counted = cta if counted < 0 else counted
+    held, barriers, stage = barrier_of(m, a, i, who, counted)
+    event, by_threads = m.event(), who != ELECTED
+    write(m, a, i.op, where, know, (event, m.event() if by_threads else 0), not by_threads, cta)
+    name = shown(barriers, stage, m, counted)
+    count_in_phase(m, a, i, held, name, know, f"the bytes of this {what} on")
+    # Bytes land after they were sent: phases and waits that were over then are over.
+    held.gathered |= event | told | before & (m.waits | m.phases)
+    held.tx -= where[3] - where[2]
+    settle(m, a, i.op, held, name)
+
+
+def destinations(m: Machine, a: Agent, i: Instruction, multicast: Value | None) -> list[int]:
+    """The CTAs that a mask says, or one's own."""
+    if multicast is None:
+        return [a.cta]
+    mask = a.slots[i.extra[multicast.name]]
+    if not isinstance(mask, int) or mask <= 0 or mask >> m.model.cluster:
+        told = f"multicast mask {mask} exceeds the {m.model.cluster} CTAs of the cluster"
+        raise a.fail("misuse", i.op, told)
+    return [m.model.reach(a.cta, rank) for rank in range(m.model.cluster) if mask >> rank & 1]
+
+
+def fence_async_proxy(m: Machine, a: Agent, i: Instruction) -> int:
+    who = (0,) if i.elected else ALL
+    kept: list[tuple[int, int, int]] = []
+    for index, c, event in m.unshown:
+        if index == a.index and c == EVERY and not i.elected:
+            a.did |= event
+        elif index == a.index and c in who:
+            a.know[c] |= event
+        else:
+            kept.append((index, c, event))
+    m.unshown = kept
+    return LOCAL
+
+
+def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
+    op: mem.TmaStore = i.op
+    array, item = item_in(m, a, i, op.shared, op.item)
+    item_of(m, a, op, (array, item, 0, array.bytes))
+    made: list[int] = []
+    boxes = [*boxes_of_warps(op, m.model.boxes[op.map.name])]
+    for place, c in enumerate(FIRST_LANES):
+        event = m.event()
+        before = a.know[c] | union(stored[place] for stored in (*a.stores, a.open_stores))
+        reader = ("store", a.index, c)
+        for box in (held.bytes for held in boxes if held.warp == place):
+            where = array, item, box.start, box.stop
+            read(m, a, op, where, a.know[c], reader, event, before)
+        made.append(event)
+    a.open_stores = tuple([s | new for s, new in zip(a.open_stores, made, strict=True)])
+    a.began_stores = True
+    return LOCAL
+
+
+def tma_store_commit(m: Machine, a: Agent, i: Instruction) -> int:
+    a.stores.append(a.open_stores)
+    a.open_stores, a.began_stores = NOTHING_STORED, False
+    return LOCAL
+
+
+def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
+    op: mem.TmaStoreWait = i.op
+    over = max(0, len(a.stores) - op.pending)
+    for events in a.stores[:over]:
+        for c, event in zip(FIRST_LANES, events, strict=True):
+            a.know[c] |= event
+    del a.stores[:over]
+    return LOCAL
+
+
+def operand_ranges(
+    rows: int,
+    columns: int,
+    element: DType,
+    swizzle: str,
+    k_major: bool,
+    start: int,
+    extent: int,
+    k: int,
+) -> list[tuple[int, int]]:
+    """The bytes of a tile of panels that a wgmma reads, widened to whole swizzle atoms; `start`
+    along M or N."""
+    span = SWIZZLE_SPAN[swizzle]
+    panel = rows * span
+    if k_major:
+        lines, first, last = (start, start + extent), 0, -(-element.size(k) // span)
+    else:
+        lines = (0, k)
+        first, last = element.size(start) // span, -(-element.size(start + extent) // span)
+    last = min(last, -(-element.size(columns) // span))
+    begin, end = lines[0] // 8 * 8 * span, min(-(-lines[1] // 8) * 8, rows) * span
+    if begin == 0 and end == panel:
+        return [(first * panel, last * panel)]
+    return [(p * panel + begin, p * panel + end) for p in range(first, last)]

@@ -1,0 +1,32 @@
+"""The CTAs of a cluster that reach each other, in groups: each is looked at without the others.
+
+Two groups only meet, where the whole cluster does. Each runs up to there without the other, so all
+of them come there, as often as the text says; what one CTA knows of another group's no check asks
+for. That no group reaches another is seen as each is followed on all ways.
+"""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import regions, walk
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.prover.machine.model import Model
+
+
+def groups_of(model: Model) -> list[tuple[int | None, ...]]:
+    """By rank, as far as was seen who reaches whom. All are one group where the cluster meets on
+    some ways only."""
+    if len(model.ranks) == 1 or _meets_inside(model):
+        return [model.ranks]
+    of = {rank: {rank} for rank in range(model.cluster)}
+    for own, other in model.reached:
+        both = of[own] | of[other]
+        of |= dict.fromkeys(both, both)
+    return [*sorted({tuple(sorted(group)) for group in of.values()})]
+
+
+def _meets_inside(model: Model) -> bool:
+    body = model.kernel.body
+    straight = [*body, *(op for p in body if isinstance(p, Partition) for op in p.body)]
+    inside = [r for op in straight if not isinstance(op, Partition) for r in regions(op)]
+    return any(isinstance(op, b.SyncCluster) for region in inside for op in walk(region))

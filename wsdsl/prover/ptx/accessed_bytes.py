@@ -1,0 +1,163 @@
+"""The bytes of GMEM and SMEM that the threads' accesses may touch, and those that PTX touches.
+
+Indices are numbers at sample sizes, those of a fragment the first and the last one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+from wsdsl.ir.hardware.swizzle import PACKED_LINES
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.ops import smem as m
+from wsdsl.ir.ops.tcgen05 import FreeTensorMemory, StoreScales, TensorColumns
+from wsdsl.ir.ops.transpose import LoadTransposed, StoreTransposed
+from wsdsl.prover.ptx.expected_trace import ACCESSES
+from wsdsl.prover.ptx.register_slice import split_address
+from wsdsl.prover.ptx.register_values import BASE, FOLDED
+
+POINTER = 40
+"""Argument n, if it is a pointer, is n << POINTER."""
+OWN = re.compile(
+    r"(?:@(!?%\w+)\s+)?(?<![\w.])(ld|st|red)(?:matrix|\.(shared|global)\b(?!::))([\w.:]*)\s"
+    r"[^;]*?(\[[^\]]*\])"
+)
+WIDTH = re.compile(r"(?:.*\.[vx](\d)\b)?.*\.[a-z]+(\d+)(x2)?$")
+KINDS_OF = {
+    op: [kind for kind, others in ACCESSES.items() if op in others]
+    for ops in ACCESSES.values()
+    for op in ops
+} | {StoreScales: ["ld.shared"]}
+MONOTONE = ("add", "sub", "mul", "min", "max")
+Bounds = tuple[int, int]
+
+
+class Own(NamedTuple):
+    """An access of PTX at `register` + `plus` that moves so many `bytes`, in `lines` of so many;
+    `free`: it reads memory that no thread writes. In a run it has an address, if that is known.
+    """
+
+    at: int
+    kind: str
+    guard: str
+    register: str
+    plus: int
+    bytes: int
+    lines: int
+    free: bool
+    address: int | None = None
+
+
+class Allowed(NamedTuple):
+    """Where accesses of this kind may be, and how many bytes the first thread moves at least."""
+
+    kind: str
+    first: int
+    end: int
+    bytes: int = 0
+
+
+def misplaced(
+    permits: Sequence[Allowed], touches: Sequence[Own], anywhere: Sequence[Allowed], lane: int
+) -> tuple[int, str] | None:
+    """Where and how the accesses between two events differ from what is allowed; `anywhere`: what
+    is allowed between some events."""
+    for of in touches:
+        start = of.address
+        where = [x for x in (anywhere if of.free else permits) if x.kind == of.kind]
+        if start and not any(x.first <= start and start + of.lines <= x.end for x in where):
+            told = " or ".join({f"{_shown(x.first)} to {_shown(x.end)}": 0 for x in where})
+            return of.at, f"expected {of.kind} in {told or 'nothing'}, the PTX has {_shown(start)}"
+    for kind in {x.kind for x in permits} if not lane else ():
+        least = sum(x.bytes for x in permits if x.kind == kind)
+        has = sum(of.bytes for of in touches if of.kind == kind)
+        if has < least:
+            at = max((of.at for of in touches), default=0)
+            return at, f"expected {kind} of {least} bytes here, the PTX has {has}"
+    return None
+
+
+def _shown(address: int) -> str:
+    argument, byte = divmod(address, 1 << POINTER)
+    return f"byte {byte} of argument {argument}" if argument else f"SMEM at {byte - BASE}"
+
+
+def own_accesses(text: str) -> Iterator[Own]:
+    """Lanes of a matrix give the address of a line each."""
+    for found in OWN.finditer(text):
+        guard, op, space, form, address = found.groups()
+        kind = f"{'ld' if op == 'ld' else 'st'}.{space or 'shared'}"
+        width: Any = WIDTH.match(form)
+        size = 4 * int(width[1] or 1)
+        size = size if not space else size * int(width[2]) // (16 if width[3] else 32)
+        where = split_address(address)
+        yield Own(
+            found.start(), kind, guard or "", *where, size, size if space else 16, ".nc" in form
+        )
+
+
+def allowed(kernel: Kernel, op: Op, held: dict[Any, Any]) -> Iterator[Allowed]:
+    for kind in KINDS_OF.get(type(op), ()):
+        if "global" in kind:
+            yield Allowed(kind, *_of_tensor(kernel, op, held))
+        else:
+            yield Allowed(kind, *_of_item(kernel, op, held), _moved(op))
+
+
+def _of_item(kernel: Kernel, op: Any, held: dict[Any, Any]) -> Bounds:
+    word = isinstance(op, TensorColumns | FreeTensorMemory)
+    made: Any = kernel.definers[op.memory if word else op.shared]
+    size, num = (4, 1) if word else (made.result.type.bytes, made.result.type.num)
+    names = ("shared_state", "state", "item")
+    item = held.get(next((x for name in names if (x := getattr(op, name, None))), None))
+    start = BASE + made.offset + (0 if item is None else item * size)
+    return start, start + size * (num if item is None else 1)
+
+
+def _moved(op: Any) -> int:
+    """Threads that copy tiles move vectors of up to 16 bytes."""
+    if isinstance(op, m.ThreadLoad | m.ThreadStore):
+        elements = 4 * prod(op.box) if isinstance(op, m.ThreadStore) else op.rows * op.columns
+        return elements * op.tensor.as_tensor.dtype.bits // 8 // 128 // 16 * 16
+    if type(op) not in (StoreTransposed, m.StoreShared, LoadTransposed, m.ReceiveFragment):
+        return 0
+    of = getattr(op, "parts", None) or [getattr(op, "value", None) or op.result]
+    return sum(x.type.rows * x.type.columns * x.type.dtype.bits for x in of) // 8 // 128
+
+
+def _of_tensor(kernel: Kernel, op: Any, held: dict[Any, Any]) -> Bounds:
+    """Elements outside of the tensor are never touched."""
+    tensor, base = op.tensor.as_tensor, held["tensor", op.tensor.name]
+    sizes: list[Any] = [held.get(("size", d)) if isinstance(d, str) else d for d in tensor.dims]
+    if None in sizes or getattr(kernel.definers.get(op.tensor), "fragments", False):
+        return base, base + (1 << POINTER) - 1
+    at: list[Any] = [held.get(x) for x in getattr(op, "index", getattr(op, "coordinates", ()))]
+    each = [(0, n - 1) for n in sizes]
+    if at and None not in at and not isinstance(op, m.ThreadLoad):
+        each = [x if isinstance(x, tuple) else (x, x) for x in at]
+    if isinstance(op, m.ThreadStore):
+        warps = (n * (4 if i == op.row_dim else 1) - 1 for i, n in enumerate(op.box))
+        each = [(x, y + n) for (x, y), n in zip(each, warps, strict=True)]
+    within = [(max(x, 0), min(y, n - 1)) for (x, y), n in zip(each, sizes, strict=True)]
+    if any(x > y for x, y in within):
+        return base, base
+    apart = (*(held["stride", op.tensor.name, d] for d in tensor.dims[:-1]), 1)
+    bits, more = tensor.dtype.bits, 0
+    if tensor.packed:
+        within[-2:] = [(x & -PACKED_LINES, y & -PACKED_LINES) for x, y in within[-2:]]
+        apart, more = (*apart[:-1], PACKED_LINES), PACKED_LINES * PACKED_LINES - 1
+    first, last = (sum(map(int.__mul__, at, apart)) for at in zip(*within, strict=True))
+    last += more
+    return base + first * bits // 8, base + -(-(last + 1) * bits // 8)
+
+
+def spread(fn: str, args: list[Any]) -> Bounds | None:
+    """The bounds of the elements of a fragment that is computed of numbers and bounds."""
+    if fn not in MONOTONE:
+        return None
+    found = [FOLDED[fn](*x) for x in product(*(x if isinstance(x, tuple) else (x,) for x in args))]
+    return min(found), max(found)

@@ -1,0 +1,214 @@
+"""What a launch gives every CTA, how many CTAs there are, and which of them run together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.analysis.launch_narrowing import narrowed, narrowing_of
+from wsdsl.ir.analysis.tile_widths import fastest_narrowing
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.smem import AllocateGlobal, AllocateShared
+from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
+from wsdsl.ir.types import Barriers, Shared
+from wsdsl.record import record
+from wsdsl.simulator.cta import Cluster, Cta, Residents
+from wsdsl.simulator.reference.arithmetic import numpy_dtype
+from wsdsl.simulator.reference.bound_arrays import Arguments, GlobalTensor
+from wsdsl.simulator.simulation_error import SimulationError
+from wsdsl.simulator.state.register_fragments import RegisterOperands, register_operands
+from wsdsl.simulator.warpgroup import Warpgroup, warpgroup_key
+
+NUM_SMS = 4
+
+
+@record
+class Launch:
+    """What is the same for every CTA."""
+
+    partitions: tuple[Partition, ...]
+    smem_bytes: int
+    num_barriers: int
+    registers: int
+    operands: frozenset[str]
+    num_ctas: int
+    cluster: int
+    together: int
+    """How many clusters run at the same time."""
+    have_flags: bool
+    """Do clusters wait for each other? Those that do not run one after another."""
+
+    @property
+    def num_warpgroups(self) -> int:
+        return sum(p.num_agents for p in self.partitions)
+
+    @property
+    def num_clusters(self) -> int:
+        return self.num_ctas // self.cluster
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of all warpgroups."""
+        return [
+            warpgroup_key(cta, number, partition, rank)
+            for cta in range(self.num_ctas)
+            for number, partition in enumerate(self.partitions)
+            for rank in range(partition.num_agents)
+        ]
+
+
+def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[int, int, int]:
+    """The numbers of CTAs, of CTAs in a cluster, and of clusters that may run together."""
+    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
+    if grid is None:
+        return 1, 1, 1
+    size = grid.cluster
+    if not 1 <= size <= kernel.target.max_cluster:
+        told = f"a cluster of {size} CTAs exceeds the limit of {kernel.target.max_cluster}"
+        raise SimulationError("misuse", [Finding(told, grid.loc)])
+    scheduler, tiles, depth = work_of(grid, arguments)
+    if num_sms is None:
+        num_sms = max(NUM_SMS, size * scheduler.num_together(tiles, depth))
+    room = num_sms // size
+    if told := scheduler.fault(tiles, depth, max(1, room)):
+        raise SimulationError("misuse", [Finding(told, grid.loc)])
+    clusters = scheduler.num_workers(tiles, depth, max(1, room))
+    together = clusters if grid.scheduler not in ("grid", "dynamic") else min(num_sms, clusters)
+    return clusters * size, size, together
+
+
+def at_width(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Kernel:
+    """What a kernel is at the width that a launch of these sizes has, if launches differ."""
+    found = narrowing_of(kernel)
+    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
+    if found is None or grid is None:
+        return kernel
+    sizes, room = arguments.size, (num_sms or NUM_SMS) // grid.cluster
+    return narrowed(kernel, fastest_narrowing(grid.tiles, grid.narrowed, found.widths, sizes, room))
+
+
+def work_of(grid: b.LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int, int]:
+    """Who shares out how many tiles (for clusters), and tiles of the contraction in each."""
+    scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
+    return scheduler, *count_work(grid.tiles, grid.contraction, arguments.size)
+
+
+def size_workspace(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
+    """Of the tensors that are lent to the launch, the first dimension."""
+    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
+    for op in kernel.body:
+        if isinstance(op, AllocateGlobal):
+            first = op.result.as_tensor.dims[0]
+            assert isinstance(first, str) and grid is not None
+            scheduler, tiles, depth = work_of(grid, arguments)
+            slots = scheduler.num_slots(tiles, depth, launch.num_clusters)
+            arguments.sizes[first] = op.each * max(1, slots)
+
+
+def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
+    """Make the workspace tensors a launch; garbage in those that hold anything."""
+    size_workspace(kernel, arguments, launch)
+    for op in kernel.body:
+        if isinstance(op, AllocateGlobal):
+            first, *rest = op.result.as_tensor.dims
+            shape = (arguments.size(first), *(int(n) for n in rest))
+            dtype = op.result.as_tensor.dtype
+            anything = float("nan") if dtype.is_float else 77
+            array = np.full(shape, 0 if op.zeroed else anything, numpy_dtype(dtype))
+            name = op.result.name
+            arguments.tensors[name] = GlobalTensor(name, dtype, array, op.fragments)
+
+
+def check_left(kernel: Kernel, arguments: Arguments) -> None:
+    """What was lent full of zeros comes back so."""
+    for op in kernel.body:
+        if isinstance(op, AllocateGlobal) and op.zeroed:
+            left = np.argwhere(arguments.tensors[op.result.name].array)
+            if len(left):
+                told = f"{op.result.name}{left[0].tolist()} is not 0 when the kernel ends"
+                hint = "reset it to 0: the next launch reads it"
+                raise SimulationError("misuse", [Finding(told, op.loc, hint)])
+
+
+def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Launch:
+    partitions: list[Partition] = []
+    smem_bytes, num_barriers, largest = 0, 0, 0
+    placed: list[tuple[int, int, str]] = []
+    have_flags = False
+    for op in kernel.ops:
+        match op:
+            case Partition():
+                partitions.append(op)
+            case AllocateShared():
+                kind = op.result.type_as(Shared)
+                smem_bytes = max(smem_bytes, op.offset + kind.bytes * kind.num)
+            case b.AllocateBarriers():
+                num = op.result.type_as(Barriers).num
+                num_barriers += num
+                placed.append((op.offset, op.offset + 8 * num, op.label))
+            case b.SetMaxRegisters():
+                largest = max(largest, op.count)
+            case b.ArriveFlag() | b.WaitFlag():
+                have_flags = True
+            case _:
+                pass
+    _check_placement(kernel, placed, smem_bytes)
+    entry = kernel.target.entry_registers(max(1, sum(p.num_warpgroups for p in partitions)))
+    num_ctas, cluster, together = _grid(kernel, arguments, num_sms)
+    return Launch(
+        tuple(partitions) or (Partition(role="kernel"),),
+        smem_bytes,
+        num_barriers,
+        # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
+        min(entry, largest or entry),
+        register_operands(kernel),
+        num_ctas,
+        cluster,
+        max(1, together) if have_flags else 1,
+        have_flags,
+    )
+
+
+def _check_placement(kernel: Kernel, barriers: list[tuple[int, int, str]], smem_bytes: int) -> None:
+    """Barriers lie apart from each other and from data, and all within what a CTA may have."""
+    taken = [
+        (op.offset, op.offset + op.result.type.bytes * op.result.type.num, op.label)
+        for op in kernel.of(AllocateShared)
+        if isinstance(op.result.type, Shared)
+    ]
+    findings: list[Finding] = []
+    for start, end, label in barriers:
+        if start < 0 or start % 8:
+            findings.append(Finding(f"barriers `{label}` at the misaligned SMEM offset {start}"))
+        for other_start, other_end, other in taken:
+            if start < other_end and other_start < end:
+                findings.append(Finding(f"barriers `{label}` overlap `{other}` in SMEM"))
+        taken.append((start, end, label))
+    used = max([smem_bytes, *(end for _, end, _ in barriers)])
+    if used > kernel.target.smem_bytes:
+        findings.append(Finding(f"{used} bytes of SMEM; a CTA has {kernel.target.smem_bytes}"))
+    if findings:
+        raise SimulationError("misuse", findings)
+
+
+def start_cluster(launch: Launch, index: int, residents: Residents) -> list[Warpgroup]:
+    """Return the warpgroups of a new cluster."""
+    warpgroups: list[Warpgroup] = []
+    cluster = Cluster(index, launch.num_clusters, launch.cluster)
+    for i in range(launch.cluster):
+        cta = Cta(
+            index * launch.cluster + i,
+            launch.num_ctas,
+            residents,
+            cluster,
+            launch.smem_bytes,
+            launch.registers,
+        )
+        for number, partition in enumerate(launch.partitions):
+            for rank in range(partition.num_agents):
+                wg = Warpgroup(cta, partition, number, rank)
+                wg.operands = RegisterOperands(launch.operands)
+                warpgroups.append(wg)
+    return warpgroups

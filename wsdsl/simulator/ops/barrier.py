@@ -1,0 +1,144 @@
+"""Ops at which warpgroups meet: of a CTA, of a cluster, or those that count to a named barrier;
+and flags, on which CTAs meet that have nothing but global memory in common.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wsdsl.ir.ops import mbarrier as b
+from wsdsl.simulator.reference.arithmetic import Array
+from wsdsl.simulator.state.mbarriers import NUM_NAMED, Meeting
+from wsdsl.simulator.warpgroup import Blocked, Steps, Warpgroup
+
+
+def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
+    cta = wg.cta
+    this_round = cta.sync_round
+    cta.at_sync += 1
+    wg.effect(op, "arrive", "cta", wg.everyone)
+    if cta.at_sync == cta.num_warpgroups:
+        cta.clocks.acquire(cta.everyone, cta.clocks.release(cta.everyone))
+        cta.at_sync, cta.sync_round = 0, this_round + 1
+    else:
+        yield Blocked(
+            op,
+            lambda: cta.sync_round != this_round,
+            lambda: f"all warpgroups; {cta.at_sync} of {cta.num_warpgroups} have arrived",
+        )
+    wg.effect(op, "wait", "cta", wg.everyone)
+
+
+def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
+    cluster, clocks = wg.cta.cluster, wg.cta.clocks
+    this_round = cluster.sync_round
+    cluster.at_sync += 1
+    wg.effect(op, "arrive", "cluster", wg.everyone)
+    expected = cluster.size * wg.cta.num_warpgroups
+    if cluster.at_sync == expected:
+        if op.relaxed:
+            for barrier in cluster.barriers:
+                barrier.show_initialised()
+        else:
+            clocks.acquire(cluster.everyone, clocks.release(cluster.everyone))
+        cluster.at_sync, cluster.sync_round = 0, this_round + 1
+    else:
+        told = "all warpgroups of the cluster"
+        yield Blocked(
+            op,
+            lambda: cluster.sync_round != this_round,
+            lambda: f"{told}; {cluster.at_sync} of {expected} have arrived",
+        )
+    wg.effect(op, "wait", "cluster", wg.everyone)
+
+
+def _number(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> int:
+    item = 0 if op.item is None else int(wg.get(op.item, op))
+    if not 0 <= item < op.num:
+        wg.outside(op, f"item {item} of {op.num} named barriers")
+    return op.barrier + item
+
+
+def _come(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> Meeting:
+    cta, number = wg.cta, _number(wg, op)
+    if not 1 <= number <= NUM_NAMED:
+        wg.fail(op, f"named barrier {number} is not one of 1 to {NUM_NAMED}")
+    if not 1 <= op.num_warpgroups <= cta.num_warpgroups:
+        wg.fail(op, f"it expects {op.num_warpgroups} of {cta.num_warpgroups} warpgroups")
+    meeting = cta.meetings.get(number)
+    if meeting is None:
+        meeting = cta.meetings[number] = Meeting(op.num_warpgroups, op, cta.clocks)
+    elif meeting.expected != op.num_warpgroups:
+        there = ", ".join(meeting.names.values())
+        wg.fail(
+            op,
+            f"it expects {op.num_warpgroups} warpgroups at named barrier {number}, not "
+            f"{meeting.expected} as {there}",
+            hint="use one num_warpgroups in all ops that synchronize",
+            extra=meeting.opened_by,
+        )
+    if wg in meeting.names:
+        wg.fail(op, f"it arrives twice at named barrier {number}, at which {meeting.state()}")
+    wg.effect(op, "arrive", "named barrier", wg.everyone, number)
+    meeting.come(wg, wg.name, cta.clocks.release(wg.everyone))
+    if meeting.complete:
+        del cta.meetings[number]
+    return meeting
+
+
+def named_barrier_sync(wg: Warpgroup, op: b.NamedBarrierSync) -> Steps:
+    meeting = _come(wg, op)
+    if not meeting.complete:
+        yield Blocked(
+            op,
+            lambda: meeting.complete,
+            lambda: f"named barrier {_number(wg, op)}; {meeting.state()}",
+        )
+    wg.effect(op, "wait", "named barrier", wg.everyone, _number(wg, op))
+    wg.cta.clocks.acquire(wg.everyone, meeting.clock)
+
+
+def named_barrier_arrive(wg: Warpgroup, op: b.NamedBarrierArrive) -> None:
+    _come(wg, op)
+
+
+def _flag(wg: Warpgroup, op: b.ArriveFlag | b.WaitFlag) -> tuple[Array, tuple[int, ...]]:
+    tensor = wg.cta.arguments.tensors[op.tensor.name]
+    at = tuple(int(wg.get(i, op)) for i in op.index)
+    if tensor.dtype.name != "i32":
+        wg.fail(op, f"flags in {tensor.name}, of {tensor.dtype}", hint="use a tensor of i32")
+    shape = tensor.array.shape
+    if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):
+        wg.outside(op, f"flag {tensor.name}{list(at)} is outside the shape {list(shape)}")
+    return tensor.array, at
+
+
+def arrive_flag(wg: Warpgroup, op: b.ArriveFlag) -> None:
+    array, at = _flag(wg, op)
+    before = array[at]
+    with np.errstate(over="ignore"):
+        after = array[at] = _after(wg, op, before)
+    wg.effect(op, "arrive", "flag", wg.one, at, op.tensor.name, -1)
+    flags = wg.cta.residents.flags
+    told = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one, op.release)
+    if told:
+        wg.fail(op, f"it arrives on {op.tensor.name}{list(at)}; {told}", kind="race")
+
+
+def _after(wg: Warpgroup, op: b.ArriveFlag, before: np.int32) -> np.int32:
+    if op.wrap is not None:
+        return np.int32(0 if before >= int(wg.get(op.wrap, op)) else before + 1)
+    return np.int32(before + np.int32(op.amount if op.by is None else wg.get(op.by, op)))
+
+
+def wait_flag(wg: Warpgroup, op: b.WaitFlag) -> Steps:
+    array, at = _flag(wg, op)
+    count = int(wg.get(op.count, op))
+    if array[at] < count:
+        yield Blocked(
+            op,
+            lambda: bool(array[at] >= count),
+            lambda: f"flag {op.tensor.name}{list(at)} to reach {count}; it is {array[at]}",
+        )
+    wg.effect(op, "wait", "flag", wg.actors, at, op.tensor.name, -1)
+    wg.cta.residents.flags.acquire((op.tensor.name, at), int(array[at]), count, wg.actors)

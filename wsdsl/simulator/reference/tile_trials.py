@@ -1,0 +1,178 @@
+"""Whether the size of a tile shows in what a TILE kernel computes: it is tried out.
+
+The kernel is evaluated on small random arrays, with tiles of 1, 2, ... elements of one axis, and
+with one tile for all of it. Floats are computed in 64 bits, and hold eighths, so that sums come out
+the same in any order: what differs by more than a billionth differs because of the tiles.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.ops import tile as t
+from wsdsl.ir.rewriter import Namer, with_regions
+from wsdsl.ir.types import BOOL, Axis, Sizes, Tensor, Tile
+from wsdsl.simulator.reference import tile_trial_arrays as inputs
+from wsdsl.simulator.reference.arithmetic import Array
+from wsdsl.simulator.reference.numpy_evaluation import evaluate
+from wsdsl.simulator.reference.tile_trial_kernel import as_double, in_double
+
+ONE_SIGN = (1.0, 0.5, 16.0, -1.0)
+"""Scales of floats of one sign, tried until results are finite: for logarithms and roots."""
+SIGNS = 1, -1, 0
+TILES = 64
+"""Of arrays in which indices get beyond numbers, at most, by all axes together."""
+ONE_TILE = 1 << 40
+TOLERANCE = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """An axis the size of whose tiles shows. `nan`: some of them give NaN, others a number."""
+
+    axis: str
+    nan: bool
+
+
+@np.errstate(all="ignore")
+def find_shown(
+    kernel: Kernel, axes: Sequence[str], scalars: Mapping[str, Any] | None = None
+) -> Shown | None:
+    """The first of `axes` of which the size of the tiles shows, on arrays made here. `scalars`: the
+    values of parameters; None for any that is positive.
+    """
+    exact = in_double(kernel)
+    trials = [(exact, inputs.Draw(x)) for x in (1.0,) * inputs.TRIALS + inputs.bounds(exact)]
+    trials += [(decided, inputs.Draw()) for decided in _decided(exact)] * 2
+    near = inputs.near_compared(exact)
+    trials += [(exact, inputs.Draw(near=near))] * (inputs.TRIALS if near else 0)
+    trials += [(exact, inputs.Draw(beyond=inputs.reach(kernel)))] * 2
+    dims = {axis.name: axis.dim for axis in _walked(kernel)}
+    for trial, (tried, draw) in enumerate(trials):
+        rng = np.random.default_rng(trial)
+        most = inputs.LARGEST if trial % inputs.TRIALS and not draw.near else 2
+        draw = dataclasses.replace(draw, most=most)
+        others = [dataclasses.replace(draw, scale=scale, signed=False) for scale in ONE_SIGN]
+        signs = dataclasses.replace(draw, sign=SIGNS[trial % len(SIGNS)])
+        for own in (signs, *others):
+            small, arrays = inputs.random_arrays(tried, rng, own, scalars or {})
+            size = int(rng.integers(2, inputs.LARGEST))
+            numbers = {a: draw.beyond.get(dims[a], 0) for a in axes}
+            tiles = int(TILES ** (1 / len(axes)))
+            cuts = {a: (max(1, 2 * n // tiles), n // 2 + size) for a, n in numbers.items()}
+            expected = _evaluated(small, arrays, dict.fromkeys(axes, ONE_TILE))
+            if shown := _compare(small, arrays, cuts, expected):
+                return shown
+            if draw.near or _are_finite(expected):
+                break
+    return None
+
+
+def _are_finite(arrays: Mapping[str, Array]) -> bool:
+    """Half of the elements of each array, at least."""
+    return all(2 * np.isfinite(a).sum() >= a.size for a in arrays.values() if a.dtype == np.float64)
+
+
+def _decided(kernel: Kernel) -> Iterator[Kernel]:
+    """The kernel with each choice by a scalar made one way or the other, since small sizes may make
+    it one way alone: all of them so, none, and at random.
+    """
+    namer, counted = Namer.of(kernel), inputs.values_in_results(kernel)
+    found = 0
+
+    def is_choice(op: Op) -> bool:
+        if isinstance(op, t.Map) and op.fn == "where":
+            return op.args[0].type == Tile(BOOL) and op.result in counted
+        return isinstance(op, t.If)
+
+    def with_choices(region: Region, way: Callable[[], bool]) -> Region:
+        nonlocal found
+        made: list[Op] = []
+        for op in region:
+            op = with_regions(op, lambda inner: with_choices(inner, way))
+            if is_choice(op):
+                found += 1
+                chosen = Value(namer.new("chosen"), Tile(BOOL))
+                made.append(t.Constant(result=chosen, value=way(), loc=op.loc))
+                if isinstance(op, t.If):
+                    op = dataclasses.replace(op, cond=chosen)
+                elif isinstance(op, t.Map):
+                    op = dataclasses.replace(op, args=(chosen, *op.args[1:]))
+            made.append(op)
+        return tuple(made)
+
+    rng = np.random.default_rng(0)
+    ways: tuple[Callable[[], bool], ...] = (
+        lambda: True, lambda: False, *(lambda: bool(rng.integers(2)),) * 2,
+    )  # fmt: skip
+    for way in ways:
+        body = with_choices(kernel.body, way)
+        if not found:
+            return
+        yield kernel.with_body(body)
+
+
+@np.errstate(all="ignore")
+def find_shown_on(kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str]) -> Shown | None:
+    """The same on given arrays, with two sizes of tiles by which no axis is one tile."""
+    exact = in_double(kernel)
+    pairs = zip(kernel.params, exact.params, strict=True)
+    double = {p.name: as_double(p, own, arrays[p.name]) for p, own in pairs}
+    sizes = {axis: _cuts(kernel, arrays, axis) for axis in axes}
+    expected = _evaluated(exact, double, dict.fromkeys(axes, ONE_TILE))
+    return _compare(exact, double, sizes, expected)
+
+
+def _cuts(kernel: Kernel, arrays: Mapping[str, Any], axis: str) -> tuple[int, ...]:
+    """Two sizes of tiles, of which an axis of these arrays has two, and some more."""
+    dim = next(a.dim for a in _walked(kernel) if a.name == axis)
+    tensors = [p for p in kernel.params if isinstance(p.type, Tensor)]
+    held = [pair for p in tensors for pair in zip(p.as_tensor.dims, np.shape(arrays[p.name]))]
+    size = next((n for d, n in held if d == dim), 1)
+    return tuple(sorted({max(1, size * 5 // 9), max(1, min(size // 3, 300))}))
+
+
+def _walked(kernel: Kernel) -> set[Axis]:
+    return {op.index.as_axis for op in kernel.of(t.ForTiles)}
+
+
+def _compare(
+    kernel: Kernel,
+    arrays: Mapping[str, Any],
+    cuts: Mapping[str, Sequence[int]],
+    expected: Mapping[str, Array],
+) -> Shown | None:
+    """All axes are cut at once; each is alone only where that shows."""
+
+    def shown(axis: str, sizes: Sizes) -> Shown | None:
+        tile = {**dict.fromkeys(cuts, ONE_TILE), **sizes}
+        for name, held in _evaluated(kernel, arrays, tile).items():
+            own, floats = expected[name], held.dtype == np.float64
+            nan = floats and not np.array_equal(np.isnan(held), np.isnan(own))
+            if nan or not (_are_close(held, own) if floats else np.array_equal(held, own)):
+                return Shown(axis, nan)
+        return None
+
+    for i in range(max(map(len, cuts.values()))):
+        together = {a: sizes[(i - k) % len(sizes)] for k, (a, sizes) in enumerate(cuts.items())}
+        if found := shown(next(iter(cuts)), together):
+            alone = (shown(axis, {axis: size}) for axis, sizes in cuts.items() for size in sizes)
+            return next(filter(None, alone), found)
+    return None
+
+
+def _are_close(held: Array, expected: Array) -> bool:
+    """Beside the largest of them."""
+    largest = np.max(np.abs(expected), where=np.isfinite(expected), initial=0.0)
+    return np.allclose(held, expected, TOLERANCE, TOLERANCE * largest, equal_nan=True)
+
+
+def _evaluated(kernel: Kernel, arrays: Mapping[str, Any], tile: Sizes) -> dict[str, Array]:
+    own = {n: np.array(a) if isinstance(a, np.ndarray) else a for n, a in arrays.items()}
+    evaluate(kernel, own, tile)
+    return {n: a for n, a in own.items() if isinstance(a, np.ndarray)}

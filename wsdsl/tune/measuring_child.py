@@ -1,0 +1,33 @@
+"""The process that measures: `python -m wsdsl.tune.measuring_child`. It reads which `Card` to make,
+of what, and then one question after the other from its input; a kernel that hangs costs this
+process alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from wsdsl.child_process import Tell, serve
+from wsdsl.diagnostics import CODE
+
+_card: list[Any] = []
+
+
+def answer(asked: tuple[str, Any], tell: Tell) -> None:
+    what, given = asked
+    try:
+        if what == "make":
+            module, _, name = given[0].partition(":")
+            _card[:] = [getattr(importlib.import_module(module), name)(given[1])]
+            tell(("done", _card[0].about()))
+            return
+        if what in ("add", "check", "bursts", "sustained"):
+            given = *given, lambda text: tell(("doing", text))
+        tell(("done", getattr(_card[0], what)(*given)))
+    except Exception as error:
+        tell(("raised", f"{type(error).__name__}: {CODE.sub('', str(error))}"))
+
+
+if __name__ == "__main__":
+    serve(answer)
