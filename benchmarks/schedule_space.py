@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wsdsl.diagnostics import WsdslError
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import Contract
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, fits_smem

@@ -12,7 +12,7 @@ from wsdsl import Schedule
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dispatch.compiled import Compiled
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import Contract
 from wsdsl.ir.rewriter import walk
 from wsdsl.simulator.simulation import simulate
 

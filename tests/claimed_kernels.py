@@ -9,9 +9,9 @@ from typing import Any
 from tests.kernels import CASES
 from tests.simulator.mutants import changes, exchange
 from tests.tensor_memory import lowered
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops.tile import If, Yield
+from wsdsl.ir.ops import If, Yield
 from wsdsl.ir.printer import print_head
 from wsdsl.ir.rewriter import walk, yielded
 
@@ -29,46 +29,46 @@ def claimed(form: str = "alone") -> Kernel:
 
 def of_claims(kernel: Kernel) -> frozenset[Value]:
     """The answers, their barriers and their states."""
-    asks = next(op for op in kernel.ops if isinstance(op, b.ClaimCluster))
+    asks = next(op for op in kernel.ops if isinstance(op, ops.ClcTryCancel))
     held = {asks.shared, asks.barriers}
-    reads = [op for op in kernel.ops if isinstance(op, b.ClaimedCluster)]
+    reads = [op for op in kernel.ops if isinstance(op, ops.ClcQueryCancel)]
     states = {op.state for op in (asks, *reads)}
     for op in kernel.ops:
-        if isinstance(op, (b.WaitBarrier, b.ArriveBarrier)) and op.state in states:
+        if isinstance(op, (ops.MbarrierWait, ops.MbarrierArrive)) and op.state in states:
             held.add(op.barriers)
     for op in kernel.ops:
-        if isinstance(op, b.WaitBarrier) and op.barriers in held:
+        if isinstance(op, ops.MbarrierWait) and op.barriers in held:
             states.add(op.state)
-        if isinstance(op, b.ForRange) and op.claimed:
+        if isinstance(op, ops.ForRange) and op.claimed:
             own = zip(op.init, op.args, op.result, yielded(op.body), strict=True)
             states |= {v for four in own if four[1] in states for v in four}
     return frozenset(held | states)
 
 
 def _changes(op: Op) -> Iterator[tuple[str, tuple[Op, ...]]]:
-    if not results_of(op) and not isinstance(op, (Yield, If, b.LaunchGrid)):
+    if not results_of(op) and not isinstance(op, (Yield, If, ops.LaunchGrid)):
         yield "delete", ()
         yield "twice", (op, op)
     match op:
-        case b.ForRange():
+        case ops.ForRange():
             yield "not claimed", (replace(op, claimed=False),)
             last = op.body[-1]
             assert isinstance(last, Yield)
             body = (*op.body[:-1], Yield(values=(*last.values[:-1], op.index)))
             yield "same index", (replace(op, body=body),)
             yield "ends early", (replace(op, stop=op.step),)
-        case b.ClaimCluster() | b.ClaimedCluster():
+        case ops.ClcTryCancel() | ops.ClcQueryCancel():
             yield "ctas", (replace(op, ctas=3 - op.ctas),)
-        case b.ArriveExpectTx():
+        case ops.MbarrierArriveExpectTx():
             for by in (-16, 16):
                 yield f"bytes {by:+}", (replace(op, tx_bytes=op.tx_bytes + by),)
-        case b.ArriveBarrier():
+        case ops.MbarrierArrive():
             yield "one warp", (replace(op, each_warp=not op.each_warp),)
             if op.cta is not None:
                 yield "own barrier", (replace(op, cta=None),)
-        case b.AllocateBarriers() | b.InitialState() | b.Advance():
+        case ops.AllocateMbarriers() | ops.InitialState() | ops.Advance():
             yield from ((what, (made,)) for what, made in changes(op))
-        case b.LaunchGrid():
+        case ops.LaunchGrid():
             yield "persistent", (replace(op, scheduler="persistent"),)
         case If():
             yield "other CTA", (replace(op, then=op.orelse, orelse=op.then),)
@@ -79,15 +79,17 @@ def _changes(op: Op) -> Iterator[tuple[str, tuple[Op, ...]]]:
 
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """(what was broken, the kernel), of all that has to do with claims."""
-    held, ops = of_claims(kernel), list(walk(kernel.body))
-    for at, op in enumerate(ops):
+    held, members = of_claims(kernel), list(walk(kernel.body))
+    for at, op in enumerate(members):
         own = held & {*operands(op), *results_of(op)}
-        asks = isinstance(op, If) and any(isinstance(o, b.ClaimCluster) for o in walk((op,)))
-        after = isinstance(op, b.FenceAsyncProxy) and isinstance(ops[at - 1], b.ClaimedCluster)
-        met = isinstance(op, b.SyncWarp) and isinstance(ops[at - 2], b.ClaimedCluster)
-        if isinstance(op, b.ForRange) and not op.claimed:
+        asks = isinstance(op, If) and any(isinstance(o, ops.ClcTryCancel) for o in walk((op,)))
+        after = isinstance(op, ops.FenceAsyncProxy) and isinstance(
+            members[at - 1], ops.ClcQueryCancel
+        )
+        met = isinstance(op, ops.SyncWarp) and isinstance(members[at - 2], ops.ClcQueryCancel)
+        if isinstance(op, ops.ForRange) and not op.claimed:
             continue
-        if not (own or asks or after or met or isinstance(op, b.LaunchGrid)):
+        if not (own or asks or after or met or isinstance(op, ops.LaunchGrid)):
             continue
         for what, new in _changes(op):
             yield f"{what} op {at}: {print_head(op)}", exchange(kernel, at, *new)
@@ -96,10 +98,16 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
 
 def _moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """Neighbours that concern claims, the other way round."""
-    held, ops = of_claims(kernel), list(walk(kernel.body))
-    for at, (op, following) in enumerate(pairwise(ops)):
-        kinds = b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.ClaimCluster, b.ClaimedCluster
-        kinds += b.FenceAsyncProxy, b.SyncWarp
+    held, members = of_claims(kernel), list(walk(kernel.body))
+    for at, (op, following) in enumerate(pairwise(members)):
+        kinds = (
+            ops.MbarrierWait,
+            ops.MbarrierArrive,
+            ops.MbarrierArriveExpectTx,
+            ops.ClcTryCancel,
+            ops.ClcQueryCancel,
+        )
+        kinds += ops.FenceAsyncProxy, ops.SyncWarp
         if not isinstance(op, kinds) or not isinstance(following, kinds):
             continue
         if not held & {*operands(op), *operands(following)}:

@@ -10,33 +10,31 @@ from tests.kernels import CASES
 from tests.simulator.mutants import changes as changes_of_barriers
 from tests.simulator.mutants import mutants as mutants_of
 from wsdsl import Schedule
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tcgen05 as t
-from wsdsl.ir.ops.tile import Constant, If
+from wsdsl.ir.ops import Constant, If
 from wsdsl.ir.types import Columns, TensorMemory
 from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Arch
 
 DELETED = (
-    b.NamedBarrierSync,
-    m.StoreShared,
-    t.TensorStore,
-    t.StoreScales,
-    t.TensorCopy,
-    t.TensorStoreWait,
-    b.FenceAsyncProxy,
-    t.AllocateTensorMemory,
-    t.FreeTensorMemory,
-    t.TensorProduct,
-    t.TensorCommit,
-    t.TensorFence,
-    b.WaitBarrier,
-    b.ArriveBarrier,
-    b.SyncCta,
-    b.SyncCluster,
-    b.ArriveExpectTx,
+    ops.NamedBarrierSync,
+    ops.StoreShared,
+    ops.Tcgen05St,
+    ops.StoreScaleFactors,
+    ops.Tcgen05Cp,
+    ops.Tcgen05WaitSt,
+    ops.FenceAsyncProxy,
+    ops.Tcgen05Alloc,
+    ops.Tcgen05Dealloc,
+    ops.Tcgen05Mma,
+    ops.Tcgen05Commit,
+    ops.Tcgen05Fence,
+    ops.MbarrierWait,
+    ops.MbarrierArrive,
+    ops.SyncCta,
+    ops.SyncCluster,
+    ops.MbarrierArriveExpectTx,
 )
 
 
@@ -63,14 +61,14 @@ def _each(op: Op, **fields: Any) -> Iterator[tuple[str, Op]]:
 
 def changes(op: Op) -> Iterator[tuple[str, Op]]:
     match op:
-        case t.AllocateTensorMemory(result=result):
+        case ops.Tcgen05Alloc(result=result):
             assert isinstance(result.type, TensorMemory)
             for columns in (result.type.columns // 2, 48):
                 made = replace(result, type=TensorMemory(columns))
                 yield f"{columns} columns", replace(op, result=made)
-        case t.TensorColumns():
+        case ops.TmemColumns():
             yield from _each(op, first=op.first + 32)
-        case t.TensorProduct():
+        case ops.Tcgen05Mma():
             yield from _each(op, column=op.column + 8, columns=op.columns + 16)
             yield from _each(op, rows=192 - op.rows, k=2 * op.k)
             if op.a_state is not None:
@@ -82,37 +80,37 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
                 yield "scales swapped", swapped
                 none: dict[str, Any] = dict(scales=None, scale_state=None, scale_dtype="")
                 yield "unscaled", replace(op, b_scale=0, block=0, **none)
-        case t.TensorCopy():
+        case ops.Tcgen05Cp():
             yield from _each(op, column=op.column + 4, rows=384 - op.rows)
             yield from _each(op, words=op.words + 1, offset=op.offset + 128)
             yield "state", replace(op, shared_state=op.state)
-        case t.StoreScales():
+        case ops.StoreScaleFactors():
             yield from _each(op, column=op.column + 1, rows=op.rows + 32, words=op.words + 1)
             yield from _each(op, line=2 * op.line, offset=op.offset + 16, atoms=not op.atoms)
             yield "columns", replace(op, column=4 - op.column)
             yield "state", replace(op, shared_state=op.state)
-        case t.TensorCommit() | m.TmaLoad() if op.multicast is not None:
+        case ops.Tcgen05Commit() | ops.TmaLoad() if op.multicast is not None:
             yield "alone", replace(op, multicast=None)
-        case m.TmaLoad() | b.ArriveExpectTx() if op.cta is not None:
+        case ops.TmaLoad() | ops.MbarrierArriveExpectTx() if op.cta is not None:
             yield "own barrier", replace(op, cta=None)
-        case b.SyncCluster():
+        case ops.SyncCluster():
             yield "relaxed", replace(op, relaxed=not op.relaxed)
-        case t.TensorLoad() | t.TensorStore():
+        case ops.Tcgen05Ld() | ops.Tcgen05St():
             yield from _each(op, column=op.column + 8, half=1 - op.half)
             if op.apart:
                 yield "apart", replace(op, apart=op.apart - 8)
                 yield "together", replace(op, apart=0)
-        case m.StoreShared(state=None):
+        case ops.StoreShared(state=None):
             yield "other half", replace(op, half=3 - op.half)
-        case m.StoreShared():
+        case ops.StoreShared():
             yield from _each(op, apart=48 - op.apart, offset=op.offset + 1024)
-        case t.TensorFence():
+        case ops.Tcgen05Fence():
             yield "other", replace(op, after=not op.after)
-        case b.InitialState() | b.AllocateBarriers():
+        case ops.InitialState() | ops.AllocateMbarriers():
             yield from changes_of_barriers(op)
-        case b.Advance():
+        case ops.Advance():
             yield "num", replace(op, num=op.num + 1)
-        case b.ArriveBarrier():
+        case ops.MbarrierArrive():
             yield "one warp", replace(op, each_warp=not op.each_warp)
             if op.cta is not None:
                 yield "own barrier", replace(op, cta=None)
@@ -127,7 +125,7 @@ def fewer(op: Op, masks: set[Value]) -> Iterator[tuple[str, Op]]:
 
 
 def _of_a_pair(op: Op) -> Iterator[tuple[str, Op]]:
-    if (group := getattr(op, "cta_group", 0)) and isinstance(op, (*DELETED, t.TensorCommit)):
+    if (group := getattr(op, "cta_group", 0)) and isinstance(op, (*DELETED, ops.Tcgen05Commit)):
         yield "cta_group", replace(op, cta_group=3 - group)
     if isinstance(op, If):
         yield "other CTA", replace(op, then=op.orelse, orelse=op.then)
@@ -135,7 +133,7 @@ def _of_a_pair(op: Op) -> Iterator[tuple[str, Op]]:
 
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """(what was broken, the kernel)."""
-    masks = {op.multicast for op in kernel.of(t.TensorCommit) if op.multicast is not None}
+    masks = {op.multicast for op in kernel.of(ops.Tcgen05Commit) if op.multicast is not None}
     yield from mutants_of(
         kernel, DELETED, lambda op: (*changes(op), *fewer(op, masks), *_of_a_pair(op))
     )
@@ -143,5 +141,5 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
 
 def columns_of(kernel: Kernel) -> Mapping[str, Columns]:
     """Of tensor memory, by label."""
-    found = kernel.of(t.TensorColumns)
+    found = kernel.of(ops.TmemColumns)
     return {op.label: op.result.type for op in found if isinstance(op.result.type, Columns)}

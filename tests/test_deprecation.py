@@ -1,7 +1,9 @@
 """Deprecated public names warn, and do what the new names do."""
 
 import importlib
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tests.records.recorded import make_gemm
 from wsdsl import Compiled, config
 from wsdsl.cli import main
+from wsdsl.ir import parser
 
 GEMM = make_gemm()
 FILE = "examples/02_gemm.py --size M=1024 N=64 K=64"
@@ -55,3 +58,11 @@ def test_renamed_command_warns(old: str, new: str, capsys: pytest.CaptureFixture
     note, _, err = told.partition("\n")
     assert (status, out, err) == expected
     assert f" is deprecated; use `wsdsl {new.split(' ex')[0].split(' sh')[0]}" in note
+
+
+def test_old_names_of_ops_are_read() -> None:
+    text = Path(__file__).with_name("samples").joinpath("gemm.scheduled.ir").read_text()
+    older = text
+    for old, new in parser.OLD_NAMES.items():
+        older = re.sub(rf"\b{new}\(", f"{old}(", older)
+    assert older != text and parser.parse_kernel(older) == parser.parse_kernel(text)

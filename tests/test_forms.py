@@ -11,7 +11,7 @@ from benchmarks.pattern_texts import TEXTS
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dispatch.kernel import Kernel
-from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal
+from wsdsl.ir.ops import LoadGlobal, StoreGlobal
 from wsdsl.lowering.one_axis import with_one_axis
 from wsdsl.lowering.words import with_words
 

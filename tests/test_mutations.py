@@ -9,19 +9,17 @@ import pytest
 from tests.kernels import CASES, Case, simulated
 from tests.simulator.mutants import exchange as without
 from wsdsl.diagnostics import WsdslError
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.verify.verifier import verify
 from wsdsl.schedule import Schedule
 
 SYNCHRONISING = (
-    b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.InitializeBarriers, b.FenceBarrierInit,
-    b.SyncCta, b.SyncWarp, b.FenceAsyncProxy, b.SetMaxRegisters, f.WgmmaFence, f.WgmmaCommit,
-    f.WgmmaWait, m.TmaStoreCommit, m.TmaStoreWait,
+    ops.MbarrierWait, ops.MbarrierArrive, ops.MbarrierArriveExpectTx, ops.MbarrierInit,
+    ops.FenceMbarrierInit, ops.SyncCta, ops.SyncWarp, ops.FenceAsyncProxy, ops.Setmaxnreg,
+    ops.WgmmaFence, ops.WgmmaCommit, ops.WgmmaWait, ops.TmaStoreCommit, ops.TmaStoreWait,
 )  # fmt: skip
 SMALL = {
     "gemm": (

@@ -208,7 +208,7 @@ def test_a_warp_meets_before_it_gives_a_slot_back(decode: Any) -> None:
     lines = str(scheduled).splitlines()
     given_back = next(i for i, line in enumerate(lines) if "each_warp" in line)
     met = max(i for i in range(given_back) if "sync_warp" in lines[i])
-    waited = max(i for i in range(met) if "wait_barrier" in lines[i])
+    waited = max(i for i in range(met) if "mbarrier_wait" in lines[i])
     without = [*lines[:met], *lines[met + 1 :]]
     for broken in without, [*without[:waited], lines[met], *without[waited:]]:
         with pytest.raises(ProofError):

@@ -7,12 +7,19 @@ from dataclasses import MISSING
 from pathlib import Path
 from types import ModuleType
 
-from wsdsl.ir import types
-from wsdsl.ir.op import LEVELS, Op
+from wsdsl.ir import ops, types
+from wsdsl.ir.op import LEVELS, OPS, Op
 from wsdsl.ir.op_fields import fields_of, op_name
-from wsdsl.ir.parser import MODULES, OPS
 
 PAGE = Path(__file__).parent.parent / "docs" / "ir.md"
+
+FAMILIES = dict.fromkeys(
+    cls.__module__.rpartition(".")[2]
+    for level in LEVELS
+    for cls in OPS.values()
+    if level == cls.levels[0]
+)
+"""Files of `ir/ops`, by the first level of their ops."""
 
 HEAD = """\
 <!-- Made by `make docs` from the docstrings in wsdsl/ir; edit those. -->
@@ -51,7 +58,7 @@ def page() -> str:
     for level in LEVELS:
         names = [f"[`{name}`](#{name})" for name, cls in OPS.items() if level in cls.levels]
         parts.append(f"**{level}**: {' · '.join(names)}\n\n")
-    return "".join(parts) + "\n".join(module_section(m) for m in MODULES)
+    return "".join(parts) + "\n".join(module_section(getattr(ops, name)) for name in FAMILIES)
 
 
 def type_forms() -> list[tuple[str, type]]:
@@ -69,7 +76,7 @@ def type_forms() -> list[tuple[str, type]]:
         ("mbarrier<4>", types.Barriers),
         ("shared<32768 x 4>", types.Shared),
         ("tensor_map", types.TensorMap),
-        ("smem_descriptor", types.SmemDescriptor),
+        ("matrix_descriptor", types.MatrixDescriptor),
     ]
 
 
@@ -79,8 +86,8 @@ def first_paragraph(cls: type) -> str:
 
 def module_section(module: ModuleType) -> str:
     ops = [cls for cls in OPS.values() if cls.__module__ == module.__name__]
-    name = module.__name__.rpartition(".")[2].removesuffix("_ops")
-    text = f"## {name.capitalize()} ops\n\n{inspect.getdoc(module) or ''}\n\n"
+    name = module.__name__.rpartition(".")[2]
+    text = f"## {name} ops\n\n{inspect.getdoc(module) or ''}\n\n"
     return text + "\n".join(op_section(cls) for cls in ops)
 
 

@@ -245,7 +245,7 @@ def torch_dtype(dtype: DType) -> Any:
 
 def _adds_in_any_order(kernel: Any) -> bool:
     """Check whether several tiles add floats to one element, in the order of their arrival."""
-    from wsdsl.ir.ops.tile import Store
+    from wsdsl.ir.ops import Store
     from wsdsl.lowering.axes import is_scattered, output_nest
 
     loops = {loop.index for loop in output_nest(kernel)[0]}

@@ -12,7 +12,7 @@ from wsdsl.codegen.arithmetic.float_functions import UNARY
 from wsdsl.codegen.ops.dispatch_table import ARMS, HANDLED_BY_REGION
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.ops.tile import BINARY_FUNCTIONS, COMPARISONS, UNARY_FUNCTIONS
+from wsdsl.ir.ops import BINARY_FUNCTIONS, COMPARISONS, UNARY_FUNCTIONS
 from wsdsl.ir.parser import OPS
 from wsdsl.ir.verify.verifier import verify
 from wsdsl.prover.ptx.check_ptx import check_skeleton
@@ -227,9 +227,9 @@ def product(n: int, swizzle: str, dtype: str, a_k: bool, b_k: bool, k: int = 64)
 %zero: i32 = constant(value=0)
 %yes: bool = constant(value=False)
 %st: state = initial_state(parity=0)
-%a: smem_descriptor = matrix_operand(shared=%smem, state=%st, start=%zero,
+%a: matrix_descriptor = smem_descriptor(shared=%smem, state=%st, start=%zero,
   dtype="{dtype}", rows={a[0]}, columns={a[1]}, swizzle="{swizzle}", k_major={a_k})
-%b: smem_descriptor = matrix_operand(shared=%smem, offset=16384, state=%st,
+%b: matrix_descriptor = smem_descriptor(shared=%smem, offset=16384, state=%st,
   dtype="{dtype}", rows={b[0]}, columns={b[1]}, swizzle="{swizzle}", k_major={b_k})
 %acc: acc<f32[64x{n}]> = empty_accumulator()
 wgmma_fence()
@@ -271,11 +271,11 @@ def product_of(a: str, b: str, total: str, n: int, swizzle: str) -> str:
     steps = {"128B": 4, "64B": 2, "32B": 1}[swizzle]
     k = 2 * steps * (8 if a == "tf32" else 32)
     body = product(n, swizzle, a, True, True, k)
-    head, tail = body.split("%b: smem_descriptor", 1)
+    head, tail = body.split("%b: matrix_descriptor", 1)
     tail = tail.replace(f'dtype="{a}"', f'dtype="{b}"', 1)
     if a != b:
         tail = tail.replace(f'dtype="{a}", k', f'dtype="{a}", b_dtype="{b}", k')
-    body = head + "%b: smem_descriptor" + tail
+    body = head + "%b: matrix_descriptor" + tail
     return body.replace(f"acc<f32[64x{n}]", f"acc<{total}[64x{n}]").replace(
         f"%sum: frag<f32[64x{n}]", f"%sum: frag<{total}[64x{n}]"
     )

@@ -33,7 +33,7 @@ fence_async_proxy()
 
 def loaded(rows: int, columns: int, registers: int) -> str:
     body = f"""
-set_max_registers(count={registers}, increase=False)
+setmaxnreg(count={registers}, increase=False)
 %st: state = initial_state(parity=0)
 thread_load(tensor=%X, coordinates=(%i, %i), row_dim=0, rows={rows}, columns={columns},
   swizzle="128B", shared=%smem, state=%st)

@@ -90,7 +90,7 @@ def test_product_that_does_not_fit() -> None:
 def test_limit_that_is_ignored() -> None:
     found = finding(parse_kernel(gemm_128x256().replace("count=232", "count=144")))
     assert "C7507" in found.message
-    assert "set_max_registers(count=144" in found.loc.text
+    assert "setmaxnreg(count=144" in found.loc.text
 
 
 def test_refused_text_shows_the_log() -> None:

@@ -5,7 +5,7 @@ import pytest
 from wsdsl.codegen.fragment_registers import column_offset, row_offset, source_element
 from wsdsl.codegen.llvm_types import num_elements
 from wsdsl.codegen.value_registers import Shape
-from wsdsl.ir.hardware.smem_descriptors import layout, low_half
+from wsdsl.ir.analysis.smem_descriptors import layout, low_half
 from wsdsl.ir.hardware.swizzle import TMA_SPAN, panel_address
 from wsdsl.ir.types import ACCUMULATOR, Lanes
 

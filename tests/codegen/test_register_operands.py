@@ -29,7 +29,7 @@ LOAD = """
 %r: frag<i32[64x1]> = iota(start=%zero)
 %c: frag<i32[1x{k}]> = iota(start=%zero)
 %wide: frag<f32[64x{k}]> = load_global(tensor=%X, index=(%r, %c), vector=2)
-%b: smem_descriptor = matrix_operand(shared=%smem, state=%st, dtype="{dtype}", rows=72,
+%b: matrix_descriptor = smem_descriptor(shared=%smem, state=%st, dtype="{dtype}", rows=72,
   columns={k}, swizzle="{swizzle}")
 %acc: acc<f32[64x72]> = empty_accumulator()
 """
@@ -167,7 +167,7 @@ BYTES = """
 %c: frag<i32[1x64]> = iota(start=%zero)
 %x: frag<{dtype}[64x64]> = load_global(tensor=%X, index=(%r, %c))
 %a: frag<{dtype}[64x64] operand> = convert_layout(x=%x)
-%b: smem_descriptor = matrix_operand(shared=%smem, state=%st, dtype="{dtype}", rows=64,
+%b: matrix_descriptor = smem_descriptor(shared=%smem, state=%st, dtype="{dtype}", rows=64,
   columns=64, swizzle="64B")
 %acc: acc<{sum}[64x64]> = empty_accumulator()
 wgmma_fence()
@@ -210,7 +210,7 @@ WIDENED = """
 %x: frag<{source}[64x64]> = load_panels(shared=%smem, state=%st, start=%zero, rows=64,
   swizzle="{order}")
 {made}
-%b: smem_descriptor = matrix_operand(shared=%smem, state=%st, dtype="{dtype}", rows=72,
+%b: matrix_descriptor = smem_descriptor(shared=%smem, state=%st, dtype="{dtype}", rows=72,
   columns=64, swizzle="128B")
 %acc: acc<f32[64x72]> = empty_accumulator()
 """

@@ -12,7 +12,7 @@ from tests.codegen.run_warp import run_warp
 from tests.codegen.support import kernel_of
 from tests.codegen.test_register_operands import operand_of
 from wsdsl import Schedule, parse
-from wsdsl.ir.ops.smem import LoadGlobal
+from wsdsl.ir.ops import LoadGlobal
 
 ROWS = """
 %own: i32 = constant(value={kept})

@@ -19,10 +19,10 @@ from wsdsl.prover.ptx.check_ptx import check_skeleton
 from wsdsl.runtime.launcher import num_ctas
 
 BARRIERS = """
-%bars: mbarrier<2> = allocate_barriers(label="bars", arrivals={arrivals}, offset=0)
+%bars: mbarrier<2> = allocate_mbarriers(label="bars", arrivals={arrivals}, offset=0)
 elect() {{
-  initialize_barriers(barriers=%bars)
-  fence_barrier_init()
+  mbarrier_init(barriers=%bars)
+  fence_mbarrier_init()
 }}
 {meeting}()
 %zero: i32 = constant(value=0)
@@ -30,7 +30,7 @@ elect() {{
 %st: state = initial_state(parity=0)
 """
 TENSORS = "%X: tensor<bf16[M, N]>, %Y: tensor<f32[M, N]>, %F: tensor<i32[T]>"
-WAIT = "wait_barrier(barriers=%bars, state=%st)\n"
+WAIT = "mbarrier_wait(barriers=%bars, state=%st)\n"
 
 
 def grid(cluster: int, scheduler: str = "persistent") -> str:
@@ -102,7 +102,7 @@ def test_one_cta_is_no_cluster() -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_arrival_in_another_cta(more: str, who: str, rank: int) -> None:
     """Of one thread of the warpgroup, of each, and of the elected one."""
-    arrival = f"arrive_barrier(barriers=%bars, state=%st1, cta=%there{more})"
+    arrival = f"mbarrier_arrive(barriers=%bars, state=%st1, cta=%there{more})"
     if more == "elected":
         arrival = f"elect() {{ {arrival.replace(more, '')} }}"
     body = f"""
@@ -111,7 +111,7 @@ def test_an_arrival_in_another_cta(more: str, who: str, rank: int) -> None:
 %p: bool = map(fn="gt", args=(%f, %zero))
 %st1: state = advance(state=%st, num=2)
 {arrival}
-wait_barrier(barriers=%bars, state=%st1)
+mbarrier_wait(barriers=%bars, state=%st1)
 """
     ptx = proved(kernel_of(body, TENSORS, meets(2, arrivals=2)))
     assert len(lines(ptx, "mapa.shared::cluster.u32 ")) == 1
@@ -133,7 +133,7 @@ def test_multicast(dims: int) -> None:
 """
     body = f"""
 elect() {{
-  arrive_expect_tx(barriers=%bars, state=%st, tx_bytes={size})
+  mbarrier_arrive_expect_tx(barriers=%bars, state=%st, tx_bytes={size})
   %r: i32 = cta_rank()
   %mine: bool = map(fn="eq", args=(%r, %zero))
   if(cond=%mine) {{
@@ -190,8 +190,8 @@ def test_flags(place: str, threads: str) -> None:
     ops = """
 %t: i32 = constant(value=3)
 %three: i32 = constant(value=3)
-arrive_flag(tensor=%F, index=(%t,), amount=2)
-wait_flag(tensor=%F, index=(%t,), count=%three)
+semaphore_arrive(tensor=%F, index=(%t,), amount=2)
+semaphore_wait(tensor=%F, index=(%t,), count=%three)
 %seen: f32 = load_global(tensor=%Y, index=(%t, %t))
 store_global(tensor=%Y, index=(%t, %three), value=%seen)
 """
@@ -213,7 +213,7 @@ store_global(tensor=%Y, index=(%t, %three), value=%seen)
     assert text.index("red.release") < text.index("ld.acquire")
 
 
-@pytest.mark.parametrize("op", ["wait_flag({}, count=%g)", "arrive_flag({})"])
+@pytest.mark.parametrize("op", ["semaphore_wait({}, count=%g)", "semaphore_arrive({})"])
 def test_flags_are_read_where_they_change(op: str) -> None:
     """Not by way of the texture cache, which does not see what other CTAs write."""
     body = f"""

@@ -12,10 +12,10 @@ from tests.scaled_kernels import SCALED
 from tests.tensor_memory import lowered, scheduled
 from wsdsl.codegen.ptxas import assemble_checked, disassemble
 from wsdsl.diagnostics import VerifyError
-from wsdsl.ir.hardware.tcgen05_instructions import instructions
+from wsdsl.ir.analysis.tcgen05_instructions import instructions
 from wsdsl.ir.hardware.tcgen05_shapes import allocated, instruction_descriptor
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tcgen05 import TensorProduct
+from wsdsl.ir.ops import Tcgen05Mma
 from wsdsl.ir.types import DTYPES
 from wsdsl.prover.ptx.check_ptx import check_skeleton
 from wsdsl.schedule import Arch
@@ -69,7 +69,7 @@ def test_descriptors_of_scaled_products(
     name: str, kind: str, descriptors: list[int], columns: int
 ) -> None:
     """`columns`: from the scales of the first instruction to those of the last one."""
-    (product,) = lowered(SCALED[name], tile=dict(n=128)).of(TensorProduct)
+    (product,) = lowered(SCALED[name], tile=dict(n=128)).of(Tcgen05Mma)
     made = instructions(product)
     assert {one.kind for one in made} == {kind}
     assert [one.descriptor for one in made] == descriptors
@@ -77,7 +77,7 @@ def test_descriptors_of_scaled_products(
 
 
 def test_scales_of_a_deep_tile_are_words_further_on() -> None:
-    (product,) = lowered(SCALED["mx"], tile=dict(n=192, k=256)).of(TensorProduct)
+    (product,) = lowered(SCALED["mx"], tile=dict(n=192, k=256)).of(Tcgen05Mma)
     made = instructions(product)[6]
     assert (made.a_scale, made.b_scale, made.descriptor >> 29) == (4, 16, 2)
 
@@ -144,7 +144,7 @@ def test_machine_code_of_pairs(name: str, arch: Arch, opcode: str, descriptors: 
     """One of 256 rows and columns."""
     case = SCALED.get(name) or CASES[name]
     kernel = lowered(case, arch, cta_group=2, tile=dict(n=256))
-    (product,) = kernel.of(TensorProduct)
+    (product,) = kernel.of(Tcgen05Mma)
     assert sorted({one.descriptor for one in instructions(product)}) == sorted(descriptors)
     ptx = ptx_of(kernel)
     assert "cta_group::1" not in ptx

@@ -121,7 +121,7 @@ def test_loads(registers: int, dtype: str, seed: int) -> None:
     params, at = parameters(dtype, rank)
     tile = f"coordinates=({at}), row_dim={rank - 2}, rows={rows}, columns={columns}"
     body = f"""
-set_max_registers(count={registers}, increase=False)
+setmaxnreg(count={registers}, increase=False)
 %st: state = initial_state(parity=0)
 prefetch_tile(tensor=%X, {tile})
 thread_load(tensor=%X, {tile}, swizzle="{swizzle}", shared=%smem, offset=1024, state=%st)

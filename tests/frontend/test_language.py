@@ -9,7 +9,7 @@ import pytest
 import wsdsl
 from tests.corpus.texts import TEXTS as CORPUS
 from wsdsl import bf16, dims, f32, function, index, kernel, tiles, where, zeros
-from wsdsl.ir.ops.tile import Constant, Contract, ForTiles
+from wsdsl.ir.ops import Constant, Contract, ForTiles
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.verify.verifier import verify
 

@@ -12,7 +12,7 @@ import pytest
 import wsdsl
 from wsdsl import dims, exp, f32, function, kernel, tiles, zeros
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops.tile import Constant, Contract, Load, Reduce, Store
+from wsdsl.ir.ops import Constant, Contract, Load, Reduce, Store
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.types import Tensor
 

@@ -10,7 +10,7 @@ import numpy as np
 import wsdsl
 from wsdsl import Schedule
 from wsdsl.frontend.settled_tile_sizes import doubts
-from wsdsl.ir.ops.tile import Contract, ForTiles
+from wsdsl.ir.ops import Contract, ForTiles
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.lowering.passes.drop_unused import drop_unused

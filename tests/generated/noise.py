@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import used_inside
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.reference import arithmetic, numpy_evaluation
@@ -47,30 +47,32 @@ class _Moved(numpy_evaluation._Evaluator):
         super().__init__(arguments, {})
         self.rng, self.sign, self.ways = np.random.default_rng(seed), sign, ways
         self.shifted = False
-        self.of_sums = _made_of(kernel, lambda op: isinstance(op, t.Contract | t.Reduce))
-        self.of_functions = _made_of(kernel, lambda op: isinstance(op, t.Map) and op.fn in INEXACT)
+        self.of_sums = _made_of(kernel, lambda op: isinstance(op, ops.Contract | ops.Reduce))
+        self.of_functions = _made_of(
+            kernel, lambda op: isinstance(op, ops.Map) and op.fn in INEXACT
+        )
         self.carried = {
-            v for op in kernel.ops if isinstance(op, t.ForTiles) and op.init
-            for inner in op.body if isinstance(inner, t.Map) for v in [inner.result]
+            v for op in kernel.ops if isinstance(op, ops.ForTiles) and op.init
+            for inner in op.body if isinstance(inner, ops.Map) for v in [inner.result]
         }  # fmt: skip
 
     def compute(self, op: Op) -> Array:
         held = super().compute(op)
         match op:
-            case t.Contract() if held.dtype == np.float32:
+            case ops.Contract() if held.dtype == np.float32:
                 for side in (op.a, op.b):
                     if side in self.of_functions or (self.shifted and side in self.of_sums):
                         ulp = ULPS[side.as_tile.dtype.name]
                         held = self.moved(held, self.largest_terms(op), False, ulp)
                 terms, exact = self.terms(op)
                 return self.moved(held, terms, exact, ULPS["f32"])
-            case t.Reduce(fn="add") if held.dtype.kind not in "iub":
+            case ops.Reduce(fn="add") if held.dtype.kind not in "iub":
                 x = arithmetic.widen(self.values[op.x.name]).astype(np.float64)
                 axis = op.x.as_tile.axes.index(op.axis)
                 total = np.abs(x).sum(axis=axis)
                 name = numpy_evaluation.dtype_of(op.x).name
                 return self.moved(held, total, _exact(x, total, axis), ULPS[name])
-            case t.Map(fn="add" | "sub" | "mul" | "fma") if op.result in self.carried:
+            case ops.Map(fn="add" | "sub" | "mul" | "fma") if op.result in self.carried:
                 if held.dtype != np.float32:
                     return held
                 a, b, *rest = (self.place(v, op.result.as_tile.axes) for v in op.args)
@@ -82,7 +84,7 @@ class _Moved(numpy_evaluation._Evaluator):
             case _:
                 return held
 
-    def store(self, op: t.Store) -> None:
+    def store(self, op: ops.Store) -> None:
         """What is added to memory is added in any order, and rounded each time."""
         tensor = self.arguments.tensors[op.tensor.name]
         before = np.array(tensor.array)
@@ -96,7 +98,7 @@ class _Moved(numpy_evaluation._Evaluator):
         exact = ulp == ULPS["f32"] and most <= _step(both) * 2.0**24
         tensor.array[...] = self.moved(tensor.array, size, exact | (both[0] == both[1]), ulp)
 
-    def terms(self, op: t.Contract) -> tuple[Array, bool]:
+    def terms(self, op: ops.Contract) -> tuple[Array, bool]:
         """The sum of the terms' sizes, and whether every order of adding them is exact."""
         a, b = op.a.as_tile.axes, op.b.as_tile.axes
         shared = [x for x in a if x in b]
@@ -114,7 +116,7 @@ class _Moved(numpy_evaluation._Evaluator):
         most = float(np.max(np.where(np.isfinite(total), total, 0), initial=0))
         return total, most <= step * 2.0**24
 
-    def largest_terms(self, op: t.Contract) -> Array:
+    def largest_terms(self, op: ops.Contract) -> Array:
         """The size of the largest term of each sum."""
         a, b = op.a.as_tile.axes, op.b.as_tile.axes
         axes = op.result.as_tile.axes

@@ -101,7 +101,7 @@ def test_what_is_in_range_is_refused_or_emitted_as_it_says() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_ops_of_a_warp_or_more_are_refused_in_an_elect(name: str) -> None:
-    from wsdsl.ir.ops.mbarrier import Elect
+    from wsdsl.ir.ops import Elect
 
     kernel, missed = sample(name), list[str]()
     for at, op in enumerate(walk(kernel.body)):

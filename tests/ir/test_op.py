@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from wsdsl.ir.op import Kernel, Op, Value, operands, regions, results_of, with_fields
-from wsdsl.ir.ops.tile import Constant, Load, Map, Store, Yield
+from wsdsl.ir.ops import Constant, Load, Map, Store, Yield
 from wsdsl.ir.types import I32, Tile
 
 A, B, C = (Value(name, Tile(I32)) for name in "abc")

@@ -39,7 +39,7 @@ value_types = st.one_of(
     st.builds(t.Shared, positive, positive),
     st.builds(t.TensorMemory, positive),
     st.builds(t.Columns, positive, positive),
-    st.sampled_from([t.Ring(), t.Slot(), t.State(), t.TensorMap(), t.SmemDescriptor()]),
+    st.sampled_from([t.Ring(), t.Slot(), t.State(), t.TensorMap(), t.MatrixDescriptor()]),
 )
 sizes_by_name = st.dictionaries(names, positive, max_size=2)
 schedules = st.builds(

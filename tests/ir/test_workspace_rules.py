@@ -26,13 +26,13 @@ BROKEN = {
     "one line": ("f32[partials_lines, 128]", "f32[partials_lines]", "has 2 entries"),
     "flags of fragments": ("zeroed=True)", "zeroed=True, fragments=True)", "a multiple of 8"),
     "one element": (
-        "    fence_barrier_init()\n",
-        "fence_barrier_init()\n %one: f32 = load_global(tensor=%partials, index=(%c0, %c0))\n",
+        "    fence_mbarrier_init()\n",
+        "fence_mbarrier_init()\n %one: f32 = load_global(tensor=%partials, index=(%c0, %c0))\n",
         "accessed in blocks",
     ),
     "in a region": (
-        "    fence_barrier_init()\n",
-        "    fence_barrier_init()\n    %more: tensor<f32[more]> = allocate_global(each=1)\n",
+        "    fence_mbarrier_init()\n",
+        "    fence_mbarrier_init()\n    %more: tensor<f32[more]> = allocate_global(each=1)\n",
         "outside of any region",
     ),
 }

@@ -6,8 +6,7 @@ from tests.case_data import right_and_proved
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.ops.mbarrier import SyncCluster, SyncCta
-from wsdsl.ir.ops.smem import TmaLoad
+from wsdsl.ir.ops import SyncCluster, SyncCta, TmaLoad
 
 
 @pytest.mark.sampled(4)

@@ -11,7 +11,7 @@ from tests.scaled_kernels import ATOMS, SCALED
 from tests.tensor_memory import columns_of, lowered
 from wsdsl import Kernel, Schedule, ScheduleError
 from wsdsl.dispatch.packed_kernel import pack_scales
-from wsdsl.ir.ops import tcgen05 as t
+from wsdsl.ir import ops
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.report.tensor_moves import scale_moves
 from wsdsl.schedule import Arch, ScalePath
@@ -48,7 +48,7 @@ def test_sizes_and_tiles(name: str, tile: dict[str, int], sizes: dict[str, int])
     asked = dict[str, Any](tile=tile, mma_m="n" if "m" in tile else None)
     blocks = -(-sizes["K"] // (16 if name == "nvf4" else 32))
     simulated(case, Schedule(arch="sm_100a", **asked), **sizes, KB=blocks)
-    stores = lowered(case, **asked).of(t.StoreScales)
+    stores = lowered(case, **asked).of(ops.StoreScaleFactors)
     assert {op.rows for op in stores} == {128, tile.get("m", tile["n"])}
 
 
@@ -105,10 +105,10 @@ def test_scales_lie_as_tensor_cores_take_them(monkeypatch: pytest.MonkeyPatch) -
     arrays = inputs(case, M=128, N=136, K=432, KB=14)
     kernel = lowered(case, tile=tile)
     case.kernel.simulate(*arrays.values(), schedule=kernel.schedule)
-    (columns,) = (op for op in kernel.of(t.TensorColumns) if op.label == "scales")
+    (columns,) = (op for op in kernel.of(ops.TmemColumns) if op.label == "scales")
     item = columns_of(kernel)["scales"].columns
     cells = made[0].cells.view(np.uint8).reshape(128, -1, 4)
-    fields = {op.column: op.rows for op in kernel.of(t.StoreScales)}
+    fields = {op.column: op.rows for op in kernel.of(ops.StoreScaleFactors)}
     assert fields == {0: 128, 8: 136} and item == 24
     for (field, rows), name in zip(fields.items(), ("a_scale", "b_scale"), strict=True):
         scales = arrays[name].view(np.uint8)
@@ -186,7 +186,7 @@ def test_atoms_are_as_others_store_them() -> None:
 def test_indices_that_say_something_else_are_no_atoms(old: str, new: str) -> None:
     """They are factors of sums in a loop, as scales are that no instruction takes."""
     kernel = lowered(dataclasses.replace(SCALED["mx_atoms"], text=ATOMS.replace(old, new)))
-    assert not any(op.scales for op in kernel.of(t.TensorProduct))
+    assert not any(op.scales for op in kernel.of(ops.Tcgen05Mma))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_scales_that_no_instruction_takes_multiply_sums(old: str, new: str) -> N
     """A k-tile's, in f32."""
     case = SCALED["mx"]
     case = dataclasses.replace(case, text=case.text.replace(old, new))
-    assert not any(op.scales for op in lowered(case).of(t.TensorProduct))
+    assert not any(op.scales for op in lowered(case).of(ops.Tcgen05Mma))
     arrays = inputs(case)
     wanted = {name: np.copy(array) for name, array in arrays.items()}
     case.kernel.reference(*wanted.values())

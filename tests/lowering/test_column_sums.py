@@ -13,9 +13,17 @@ from tests.simulator.mutants import exchange
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError, ScheduleError, WsdslError
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.ops.mbarrier import ArriveFlag, ForRange, NamedBarrierSync, WaitFlag
-from wsdsl.ir.ops.smem import LoadGlobal, ReducePartials, StoreGlobal, StorePartials
-from wsdsl.ir.ops.tile import Map
+from wsdsl.ir.ops import (
+    ForRange,
+    LoadGlobal,
+    Map,
+    NamedBarrierSync,
+    ReducePartials,
+    SemaphoreArrive,
+    SemaphoreWait,
+    StoreGlobal,
+    StorePartials,
+)
 from wsdsl.ir.rewriter import retype
 from wsdsl.ir.types import Tensor
 from wsdsl.prover.prove import prove
@@ -276,9 +284,9 @@ def test_who_does_not_wait_for_other_warps_is_found() -> None:
         (StorePartials, 0, lambda op: (replace(op, over_rows=False),)),
         (NamedBarrierSync, 0, lambda op: ()),
         (NamedBarrierSync, 1, lambda op: ()),
-        (WaitFlag, 0, lambda op: ()),
-        (ArriveFlag, 0, lambda op: (replace(op, release=False),)),
-        (ArriveFlag, 1, lambda op: ()),
+        (SemaphoreWait, 0, lambda op: ()),
+        (SemaphoreArrive, 0, lambda op: (replace(op, release=False),)),
+        (SemaphoreArrive, 1, lambda op: ()),
         (StoreGlobal, 0, lambda op: (replace(op, pred=None),)),
         (StoreGlobal, 0, lambda op: (replace(op, index=(op.index[1], op.index[1])),)),
     ],

@@ -13,8 +13,7 @@ from wsdsl import Schedule, parse
 from wsdsl.cli.options import schedule_from
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
-from wsdsl.ir.ops.mbarrier import NamedBarrierSync
+from wsdsl.ir.ops import AddBins, ClearBins, NamedBarrierSync, StoreBins
 from wsdsl.ir.verify.verifier import verify
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.simulation import simulate
@@ -145,9 +144,9 @@ def test_all_meet_between_clearing_adding_and_storing(nth: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
-        (AddCounters, lambda op: replace(op, copies=1)),
-        (StoreCounters, lambda op: replace(op, by=1)),
-        (ClearCounters, lambda op: replace(op, extents=(1 << 16,))),
+        (AddBins, lambda op: replace(op, copies=1)),
+        (StoreBins, lambda op: replace(op, by=1)),
+        (ClearBins, lambda op: replace(op, extents=(1 << 16,))),
     ],
 )
 def test_who_counts_says_the_same_of_counters(kind: type[Op], change: Callable[[Op], Op]) -> None:

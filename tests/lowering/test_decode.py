@@ -16,10 +16,7 @@ from tests.test_mutations import without
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import CompileError, ProofError, ScheduleError
 from wsdsl.ir.op import Kernel, Region
-from wsdsl.ir.ops.fragment import Wgmma
-from wsdsl.ir.ops.mbarrier import ArriveBarrier, FenceAsyncProxy
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import LoadPanels
+from wsdsl.ir.ops import FenceAsyncProxy, LoadPanels, MbarrierArrive, Partition, Wgmma
 from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.prover.prove import prove
 
@@ -119,7 +116,7 @@ def test_a_slot_is_read_before_it_is_given_back() -> None:
         if not reads:
             return region
         (given_back,) = [
-            op for op in region if isinstance(op, ArriveBarrier) and "empty" in op.barriers.name
+            op for op in region if isinstance(op, MbarrierArrive) and "empty" in op.barriers.name
         ]
         rest = [op for op in region if op is not given_back]
         return (*rest[: reads[0]], given_back, *rest[reads[0] :])

@@ -15,8 +15,7 @@ from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.ops.fragment import ConvertLayout, Wgmma, WgmmaWait
-from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops import ConvertLayout, ForRange, Wgmma, WgmmaWait
 from wsdsl.ir.rewriter import with_regions
 from wsdsl.prover.prove import prove
 

@@ -8,8 +8,7 @@ import pytest
 from tests.kernels import CASES, simulated
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.prefetch import PrefetchBox
-from wsdsl.ir.ops.smem import TmaLoad
+from wsdsl.ir.ops import PrefetchBox, TmaLoad
 from wsdsl.ir.rewriter import walk
 from wsdsl.lowering.pipeline import lower
 from wsdsl.prover.prove import prove

@@ -9,9 +9,7 @@ from tests.corpus.texts import TEXTS
 from tests.kernels import CASES, simulated
 from wsdsl import Schedule, ScheduleError
 from wsdsl.ir.op import Kernel, Region
-from wsdsl.ir.ops.mbarrier import WaitPredecessor
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import MakeTensorMap, ThreadLoad, TmaLoad
+from wsdsl.ir.ops import GriddepWait, MakeTensorMap, Partition, ThreadLoad, TmaLoad
 from wsdsl.ir.rewriter import walk
 from wsdsl.prover.prove import prove
 
@@ -36,7 +34,7 @@ def loaded(part: Partition, kernel: Kernel) -> set[str]:
 
 
 def waits(region: Region) -> bool:
-    return any(isinstance(op, WaitPredecessor) for op in region)
+    return any(isinstance(op, GriddepWait) for op in region)
 
 
 @pytest.mark.parametrize("constant", [None, ("B",)])

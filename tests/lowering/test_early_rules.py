@@ -9,7 +9,7 @@ from tests.simulator.kernels import rejected
 from tests.test_mutations import without
 from wsdsl import Schedule, ScheduleError
 from wsdsl.diagnostics import VerifyError
-from wsdsl.ir.ops.mbarrier import WaitPredecessor
+from wsdsl.ir.ops import GriddepWait
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.verify.verifier import verify
 
@@ -17,10 +17,10 @@ from wsdsl.ir.verify.verifier import verify
 def test_each_wait_is_needed() -> None:
     kernel = scheduled("gemm", SMALL)
     verify(kernel)
-    victims = [op for op in kernel.ops if isinstance(op, WaitPredecessor)]
+    victims = [op for op in kernel.ops if isinstance(op, GriddepWait)]
     assert len(victims) == 2
     for op in victims:
-        with pytest.raises(VerifyError, match="before wait_predecessor"):
+        with pytest.raises(VerifyError, match="before griddep_wait"):
             verify(without(kernel, op))
 
 
@@ -35,13 +35,13 @@ def test_a_promise_is_needed() -> None:
 
 def test_the_next_kernel_is_let_start_by_who_has_waited() -> None:
     text = str(scheduled("gemm", SMALL))
-    both = "    wait_predecessor()\n    launch_dependents()\n"
-    turned = "    launch_dependents()\n    wait_predecessor()\n"
-    told = "launch_dependents comes before"
+    both = "    griddep_wait()\n    griddep_launch_dependents()\n"
+    turned = "    griddep_launch_dependents()\n    griddep_wait()\n"
+    told = "griddep_launch_dependents comes before"
     rejected(text, both, turned, told)
-    late, sync = text.replace("    launch_dependents()\n", ""), "  sync_cta()\n"
-    rejected(late, sync, f"  launch_dependents()\n{sync}", told, count=1)
-    wait, elect = "    wait_predecessor()", "    elect() {"
+    late, sync = text.replace("    griddep_launch_dependents()\n", ""), "  sync_cta()\n"
+    rejected(late, sync, f"  griddep_launch_dependents()\n{sync}", told, count=1)
+    wait, elect = "    griddep_wait()", "    elect() {"
     rejected(text, f"{wait}\n{elect}", f"{elect}\n{wait}", "outside of any region")
 
 

@@ -9,7 +9,7 @@ import wsdsl
 from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import ForTiles
+from wsdsl.ir.ops import ForTiles
 from wsdsl.ir.verify.overlapping_tiles import why_apart
 from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles, reach_over
 from wsdsl.simulator.simulation import simulate

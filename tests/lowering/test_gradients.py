@@ -10,8 +10,7 @@ import pytest
 from tests.case_data import right_and_proved
 from tests.case_table import Case
 from wsdsl import Schedule
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.stage import ProducerAcquire
+from wsdsl.ir.ops import Partition, ProducerAcquire
 from wsdsl.ir.rewriter import walk
 
 TEXT = """

@@ -13,8 +13,14 @@ from tests.lowering.test_column_sums import changed
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops.mbarrier import NamedBarrierSync, SyncCluster, WaitBarrier
-from wsdsl.ir.ops.smem import LoadGlobal, ReducePartials, StorePartials
+from wsdsl.ir.ops import (
+    LoadGlobal,
+    MbarrierWait,
+    NamedBarrierSync,
+    ReducePartials,
+    StorePartials,
+    SyncCluster,
+)
 from wsdsl.ir.types import Tensor
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.simulation import simulate
@@ -118,7 +124,7 @@ def without(kernel: Kernel, kind: type[Op], number: int = 0) -> Kernel:
     [
         ("four warps", NamedBarrierSync),
         ("two warpgroups", NamedBarrierSync),
-        ("a cluster", WaitBarrier),
+        ("a cluster", MbarrierWait),
     ],
 )
 def test_who_does_not_wait_for_the_others_is_found(team: str, kind: type[Op]) -> None:

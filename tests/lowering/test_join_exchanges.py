@@ -9,8 +9,7 @@ import pytest
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops.mbarrier import ArriveExpectTx, WaitBarrier
-from wsdsl.ir.ops.smem import ReducePartials, StorePartials
+from wsdsl.ir.ops import MbarrierArriveExpectTx, MbarrierWait, ReducePartials, StorePartials
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.prover.prove import prove
 
@@ -51,7 +50,7 @@ def compiled(body: str, schedule: Schedule = TEAM, N: int = 600) -> Any:
 
 
 def exchanges(kernel: Kernel) -> int:
-    return sum(isinstance(op, WaitBarrier) for op in kernel.ops)
+    return sum(isinstance(op, MbarrierWait) for op in kernel.ops)
 
 
 def rows(N: int) -> Any:
@@ -114,7 +113,7 @@ def of_the_next(op: Op) -> Op:
 
 
 def of_one_value(op: Op) -> Op:
-    return replace(op, tx_bytes=op.tx_bytes // 2) if isinstance(op, ArriveExpectTx) else op
+    return replace(op, tx_bytes=op.tx_bytes // 2) if isinstance(op, MbarrierArriveExpectTx) else op
 
 
 @pytest.mark.parametrize("change", [without_offsets, of_the_next, of_one_value])

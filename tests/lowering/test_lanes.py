@@ -15,7 +15,7 @@ from tests.word_kernels import WORD_KERNELS
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal, TmaStore
+from wsdsl.ir.ops import LoadGlobal, StoreGlobal, TmaStore
 from wsdsl.ir.types import ACCUMULATOR, Fragment, Lanes
 
 MOVED = """

@@ -20,9 +20,7 @@ from wsdsl.dispatch.compiled import Compiled
 from wsdsl.ir.analysis.launch_narrowing import each_width, narrowed
 from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops.fragment import Wgmma
-from wsdsl.ir.ops.mbarrier import ArriveExpectTx, LaunchGrid
-from wsdsl.ir.ops.smem import MakeTensorMap, TmaStore
+from wsdsl.ir.ops import LaunchGrid, MakeTensorMap, MbarrierArriveExpectTx, TmaStore, Wgmma
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.lowering.stand_ins import predicted_cycles
@@ -104,8 +102,8 @@ def changed(kernel: Kernel, kind: type[Op], **held: object) -> Kernel:
 @pytest.mark.parametrize(
     ("kind", "held"),
     [
-        (ArriveExpectTx, dict(line_bytes=64)),
-        (ArriveExpectTx, dict(narrower=None, line_bytes=0)),
+        (MbarrierArriveExpectTx, dict(line_bytes=64)),
+        (MbarrierArriveExpectTx, dict(narrower=None, line_bytes=0)),
         (MakeTensorMap, dict(narrower=None)),
         (MakeTensorMap, dict(narrowed=1)),
         (Wgmma, dict(widths=4)),

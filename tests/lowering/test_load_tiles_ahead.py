@@ -13,8 +13,7 @@ from tests.lowering.row_kernels import KERNELS, check
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops.mbarrier import Advance, ForRange, SyncWarp
-from wsdsl.ir.ops.smem import StorePartials
+from wsdsl.ir.ops import Advance, ForRange, StorePartials, SyncWarp
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.prover.prove import prove
 

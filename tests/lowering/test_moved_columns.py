@@ -6,7 +6,7 @@ import pytest
 
 from tests.case_data import DTYPES
 from wsdsl import parse
-from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal
+from wsdsl.ir.ops import LoadGlobal, StoreGlobal
 
 MOVED = """
 @kernel

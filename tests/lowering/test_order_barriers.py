@@ -11,8 +11,8 @@ from tests.kernels import CASES
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops.tile import If
+from wsdsl.ir import ops
+from wsdsl.ir.ops import If
 from wsdsl.ir.rewriter import walk
 from wsdsl.prover.prove import prove
 from wsdsl.prover.ptx.check_ptx import check_skeleton
@@ -21,7 +21,7 @@ from wsdsl.simulator.simulation_error import SimulationError
 
 CASE = CASES["attention"]
 SIZES = dict(H=2, M=392, N=200, D=64)
-NAMED = (b.NamedBarrierSync, b.NamedBarrierArrive)
+NAMED = (ops.NamedBarrierSync, ops.NamedBarrierArrive)
 
 
 def schedule(consumers: int, **more: Any) -> Schedule:
@@ -53,10 +53,10 @@ def test_each_of_them_is_needed(consumers: int, each: Callable[[int], int]) -> N
     loop), or at another barrier, it is refuted or refused."""
     kernel = compiled(consumers).scheduled
     items = {op.item for op in walk(kernel.body) if isinstance(op, NAMED)} - {None}
-    ops = [(at, op) for at, op in enumerate(walk(kernel.body)) if isinstance(op, NAMED)]
-    assert len(ops) == 10 and len(items) == 2
+    members = [(at, op) for at, op in enumerate(walk(kernel.body)) if isinstance(op, NAMED)]
+    assert len(members) == 10 and len(items) == 2
     # Of whole tiles alone: the copies for others have the same.
-    asked = (*ops[:3], *ops[7:]) if consumers == 2 else ops[:3]
+    asked = (*members[:3], *members[7:]) if consumers == 2 else members[:3]
     for at, op in asked[:: each(3)]:
         (other,) = items - {op.item} if op.item else (None,)
         mutants = {

@@ -5,7 +5,7 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import config
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.pipeline import CircularBuffer
+from wsdsl.ir.ops import Pipeline
 from wsdsl.lowering import pipeline
 from wsdsl.lowering.pipeline import lower
 from wsdsl.schedule import Schedule
@@ -23,7 +23,7 @@ def stages() -> dict[str, Kernel]:
 @pytest.mark.parametrize("name", ["gemm", "epilogue", "two_loops", "block_scaled", "row_softmax"])
 def test_plan_has_all_pipelines_and_smem(name: str) -> None:
     compiled = CASES[name].kernel._compile(None, {}, ())
-    page, rings = str(compiled.plan).splitlines(), compiled.partitioned.of(CircularBuffer)
+    page, rings = str(compiled.plan).splitlines(), compiled.partitioned.of(Pipeline)
     for ring in rings:
         (line,) = (line for line in page if line.split()[0] == ring.result.name)
         assert f"{ring.depth} stages" in line

@@ -9,8 +9,7 @@ import pytest
 from tests.kernels import CASES, simulated
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.prefetch import PrefetchTile
-from wsdsl.ir.ops.smem import ThreadLoad
+from wsdsl.ir.ops import PrefetchTile, ThreadLoad
 from wsdsl.lowering.passes import prefetch_copies
 from wsdsl.lowering.pipeline import lower
 from wsdsl.simulator.warpgroup_steps import SEEN

@@ -9,10 +9,9 @@ import pytest
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule, parse
 from wsdsl.dispatch.kernel import Kernel
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
 from wsdsl.ir.rewriter import walk
 from wsdsl.prover.machine.explore import Refuted, explore
 
@@ -58,8 +57,8 @@ def kernel(body: str = BEHIND, dtype: str = "bf16") -> Kernel:
 
 def loads(made: Kernel) -> Counter[str]:
     """How often what threads load A by is in the code, but for what copies it to slots."""
-    ops = made._compile(Schedule(mode="cooperative"), {}, ()).scheduled.ops
-    found = (op for op in ops if isinstance(op, (m.LoadPanels, m.LoadGlobal)))
+    members = made._compile(Schedule(mode="cooperative"), {}, ()).scheduled.ops
+    found = (op for op in members if isinstance(op, (ops.LoadPanels, ops.LoadGlobal)))
     return Counter(op_name(type(op)) for op in found)
 
 
@@ -88,12 +87,12 @@ def test_right_and_proved(body: str, schedule: str) -> None:
     explore(made._compile(chosen, {}, ()).scheduled)
 
 
-@pytest.mark.parametrize("without", [b.FenceAsyncProxy, b.SyncWarp])
+@pytest.mark.parametrize("without", [ops.FenceAsyncProxy, ops.SyncWarp])
 def test_a_slot_is_given_back_when_it_is_read(without: type[Op]) -> None:
     scheduled = kernel()._compile(SCHEDULES["tall"], {}, ()).scheduled
-    ops = list(walk(scheduled.body))
-    read = max(i for i, op in enumerate(ops) if isinstance(op, m.LoadPanels))
-    at = next(i for i in range(read, len(ops)) if isinstance(ops[i], without))
+    members = list(walk(scheduled.body))
+    read = max(i for i, op in enumerate(members) if isinstance(op, ops.LoadPanels))
+    at = next(i for i in range(read, len(members)) if isinstance(members[i], without))
     with pytest.raises(Refuted, match=r"may overwrite item . of `slots` while it is still read"):
         explore(exchange(scheduled, at))
 

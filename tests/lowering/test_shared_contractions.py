@@ -10,7 +10,7 @@ from tests.kernels import CASES, simulated
 from tests.simulator.kernels import rejected
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.ops.smem import AllocateShared
+from wsdsl.ir.ops import AllocateShared
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.verify.verifier import verify
 from wsdsl.lowering.footprint import smem_bytes

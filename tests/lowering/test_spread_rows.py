@@ -12,8 +12,7 @@ from wsdsl import Schedule, parse
 from wsdsl.diagnostics import CompileError, ProofError, ScheduleError
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops.mbarrier import ArriveExpectTx
-from wsdsl.ir.ops.smem import ReducePartials, StorePartials
+from wsdsl.ir.ops import MbarrierArriveExpectTx, ReducePartials, StorePartials
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.lowering.spread_rows import with_more_ctas
 from wsdsl.prover.prove import prove
@@ -153,7 +152,7 @@ def test_bytes_that_do_not_come_are_found(bytes: int) -> None:
     made = pair()
     assert exchange(made).ctas == 2
     with pytest.raises(ProofError):
-        prove(changed(made, ArriveExpectTx, tx_bytes=bytes))
+        prove(changed(made, MbarrierArriveExpectTx, tx_bytes=bytes))
 
 
 @pytest.mark.parametrize(

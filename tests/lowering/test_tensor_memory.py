@@ -15,11 +15,9 @@ from tests.kernels import CASES
 from tests.tensor_memory import columns_of, scheduled
 from wsdsl import Schedule, ScheduleError, parse
 from wsdsl.diagnostics import ProofError
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import tcgen05 as t
-from wsdsl.ir.ops.fragment import Iota
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import MakeTensorMap
+from wsdsl.ir.ops import Iota, MakeTensorMap, Partition
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.ir.types import DTYPES, Columns
 from wsdsl.lowering.pipeline import lower, scheduled_tile
@@ -119,8 +117,8 @@ def test_two_warpgroups_that_share_a_tile(name: str, asked: dict[str, Any]) -> N
     of 128.
     """
     kernel = right_and_proved(CASES[name], Schedule(arch="sm_100a", consumers=2, **asked)).scheduled
-    assert {op.rows for op in kernel.of(t.TensorProduct)} == {128}
-    assert all(op.apart for op in kernel.of(t.TensorLoad))
+    assert {op.rows for op in kernel.of(ops.Tcgen05Mma)} == {128}
+    assert all(op.apart for op in kernel.of(ops.Tcgen05Ld))
 
 
 @pytest.mark.sampled(2)
@@ -136,8 +134,8 @@ def test_two_warpgroups_that_share_a_tile(name: str, asked: dict[str, Any]) -> N
 def test_operands_are_decoded_into_tensor_memory(name: str, asked: dict[str, Any]) -> None:
     """In the lanes of the rows of products, of 64 and of 128."""
     compiled = right_and_proved(DECODED[name], Schedule(arch="sm_100a", **asked))
-    assert sum(op.a_state is not None for op in compiled.scheduled.of(t.TensorProduct)) == 1
-    assert compiled.scheduled.of(t.TensorStore)
+    assert sum(op.a_state is not None for op in compiled.scheduled.of(ops.Tcgen05Mma)) == 1
+    assert compiled.scheduled.of(ops.Tcgen05St)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_each_cta_of_a_pair_loads_and_holds_half_of_what_both_want() -> None:
     kernel = scheduled("gemm", n=256, pair=2)
     boxes = {op.tensor.name: op.box for op in kernel.of(MakeTensorMap)}
     assert boxes["A"] == boxes["B"] == (128, 64)
-    (product,) = kernel.of(t.TensorProduct)
+    (product,) = kernel.of(ops.Tcgen05Mma)
     assert (product.rows, product.columns, product.cta_group) == (128, 256, 2)
 
 
@@ -203,8 +201,8 @@ def test_operands_that_threads_copy() -> None:
 def test_two_sums_of_a_tile_share_a_slot() -> None:
     kernel = scheduled("two_products", n=192)
     assert columns_of(kernel) == {"sums": Columns(384, 1)}
-    assert {op.column for op in kernel.of(t.TensorProduct)} == {0, 192}
-    (taken,) = kernel.of(t.AllocateTensorMemory)
+    assert {op.column for op in kernel.of(ops.Tcgen05Mma)} == {0, 192}
+    (taken,) = kernel.of(ops.Tcgen05Alloc)
     assert str(taken.result.type) == "tensor_memory<512>"
 
 

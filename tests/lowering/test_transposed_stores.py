@@ -7,7 +7,7 @@ import pytest
 from tests.kernels import CASES, simulated
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError
-from wsdsl.ir.ops.mbarrier import SyncWarp
+from wsdsl.ir.ops import SyncWarp
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.schedule import Mode
 

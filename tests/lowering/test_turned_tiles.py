@@ -10,9 +10,7 @@ from tests.test_mutations import without
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, ScheduleError
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops.mbarrier import NamedBarrierSync
-from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal
-from wsdsl.ir.ops.transpose import LoadTransposed, StoreTransposed
+from wsdsl.ir.ops import LoadGlobal, LoadTransposed, NamedBarrierSync, StoreGlobal, StoreTransposed
 from wsdsl.ir.types import DTYPES
 from wsdsl.prover.prove import prove
 from wsdsl.simulator.reference.arithmetic import numpy_dtype

@@ -8,7 +8,7 @@ import pytest
 
 from tests.case_table import matmul_text
 from wsdsl import Schedule, parse
-from wsdsl.ir.ops.smem import LoadGlobal, LoadPanels, LoadShared
+from wsdsl.ir.ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.rewriter import walk
 from wsdsl.prover.memory import smem, smem_loads
 

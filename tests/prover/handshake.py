@@ -8,25 +8,25 @@ from wsdsl.ir.parser import parse_kernel
 from wsdsl.prover.machine.explore import Refuted, explore
 
 PRODUCE = """
-wait_barrier(barriers=%empty, state=%p)
-arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)
+mbarrier_wait(barriers=%empty, state=%p)
+mbarrier_arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)
 tma_load(map=%map, coordinates=(%zero, %i), shared=%x, state=%p, barriers=%full)
 """
 CONSUME = """
-wait_barrier(barriers=%full, state=%c)
-%a: smem_descriptor = matrix_operand(shared=%x, state=%c, dtype="bf16", rows=64, columns=64, swizzle="128B")
+mbarrier_wait(barriers=%full, state=%c)
+%a: matrix_descriptor = smem_descriptor(shared=%x, state=%c, dtype="bf16", rows=64, columns=64, swizzle="128B")
 %acc: acc<f32[64x64]> = empty_accumulator()
 wgmma_fence()
 %acc_1: acc<f32[64x64]> = wgmma(acc=%acc, a=%a, b=%a, accumulate=%no, dtype="bf16", k=64)
 wgmma_commit()
 %sum: frag<f32[64x64]> = wgmma_wait(pending=0, accumulators=(%acc_1,))
-arrive_barrier(barriers=%empty, state=%c)
+mbarrier_arrive(barriers=%empty, state=%c)
 """
 THREADS_PRODUCE = """
-wait_barrier(barriers=%empty, state=%p)
+mbarrier_wait(barriers=%empty, state=%p)
 thread_load(tensor=%A, coordinates=(%zero, %i), row_dim=0, rows=64, columns=64, swizzle="128B", shared=%x, state=%p)
 fence_async_proxy()
-arrive_barrier(barriers=%full, state=%p, each_thread=True)
+mbarrier_arrive(barriers=%full, state=%p, each_thread=True)
 """
 
 
@@ -48,13 +48,13 @@ def ring(
   launch_grid(tiles=(("M", 64),), scheduler="grid")
   %map: tensor_map = make_tensor_map(tensor=%A, box=(64, 64), swizzle="128B")
   %x: shared<8192 x {stages}> = allocate_shared(label="x", offset=0)
-  %full: mbarrier<{stages}> = allocate_barriers(label="full", arrivals={128 if by_threads else 1}, offset=200000)
-  %empty: mbarrier<{stages}> = allocate_barriers(label="empty", arrivals={empty_arrivals or consumers}, offset=200128)
+  %full: mbarrier<{stages}> = allocate_mbarriers(label="full", arrivals={128 if by_threads else 1}, offset=200000)
+  %empty: mbarrier<{stages}> = allocate_mbarriers(label="empty", arrivals={empty_arrivals or consumers}, offset=200128)
   {more}
   elect() {{
-    initialize_barriers(barriers=%full)
-    initialize_barriers(barriers=%empty)
-    fence_barrier_init()
+    mbarrier_init(barriers=%full)
+    mbarrier_init(barriers=%empty)
+    fence_mbarrier_init()
   }}
   sync_cta()
   %size: i32 = dim_size(dim="K")

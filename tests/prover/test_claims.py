@@ -23,24 +23,23 @@ from tests.tensor_memory import lowered
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops.mbarrier import ClaimCluster, ForRange
-from wsdsl.ir.ops.tile import Map
+from wsdsl.ir.ops import ClcTryCancel, ForRange, Map
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.prover.failure import GLOBAL_ORDER
 from wsdsl.prover.prove import prove
 
 # Who waits, fences or meets once more.
-TWICE = {"twice wait_barrier", "twice fence_async_proxy", "twice sync_warp"}
+TWICE = {"twice mbarrier_wait", "twice fence_async_proxy", "twice sync_warp"}
 HARMLESS = {
     # What is expected may be so before or after the wait for the slot. The load partition's own
     # fence, behind its read, comes before it asks again in any case.
     "alone": {
-        "swapped arrive_expect_tx": 1,
-        "swapped claimed_cluster": 1,
+        "swapped mbarrier_arrive_expect_tx": 1,
+        "swapped clc_query_cancel": 1,
         "swapped fence_async_proxy": 1,
     },
     # All of a pair meet at the end; the first CTA's own barrier is its own.
-    "pair": {"delete wait_barrier": 2, "own barrier arrive_barrier": 1},
+    "pair": {"delete mbarrier_wait": 2, "own barrier mbarrier_arrive": 1},
     "cluster": {},
 }
 
@@ -62,7 +61,7 @@ SCALES = ("mx", "mx_atoms", "nvf4", "mx_experts")
 @pytest.mark.parametrize("name", [*PERSIST, *SCALES])
 def test_what_persists_may_claim(name: str) -> None:
     kernel = lowered(SCALED[name] if name in SCALES else CASES[name], scheduler="dynamic")
-    assert kernel.of(ClaimCluster)
+    assert kernel.of(ClcTryCancel)
     prove(kernel)
 
 

@@ -20,16 +20,16 @@ def product(of: str, result: str) -> str:
 
 def kernel(load: str, compute: str, *, stages: int, bytes_: int, barriers: dict[str, int]) -> str:
     allocated = "".join(
-        f'  %{name}: mbarrier<{stages}> = allocate_barriers(label="{name}", arrivals={arrivals}, offset={200000 + 128 * n})\n'
+        f'  %{name}: mbarrier<{stages}> = allocate_mbarriers(label="{name}", arrivals={arrivals}, offset={200000 + 128 * n})\n'
         for n, (name, arrivals) in enumerate(barriers.items())
     )
-    initialised = "".join(f"    initialize_barriers(barriers=%{name})\n" for name in barriers)
+    initialised = "".join(f"    mbarrier_init(barriers=%{name})\n" for name in barriers)
     return f"""kernel ring @ scheduled (%A: tensor<bf16[M, K]>, %n: tensor<i32[L]>, %o: tensor<i32[L]>) {{
   launch_grid(tiles=(("M", 64),))
   %map: tensor_map = make_tensor_map(tensor=%A, box=(64, 64), swizzle="128B")
   %x: shared<{bytes_} x {stages}> = allocate_shared(label="x", offset=0)
 {allocated}  elect() {{
-{initialised}    fence_barrier_init()
+{initialised}    fence_mbarrier_init()
   }}
   sync_cta()
   %size: i32 = dim_size(dim="K")
@@ -51,10 +51,10 @@ def read_again(stages: int) -> str:
 
     def fill(s: str) -> str:
         return f"""
-        wait_barrier(barriers=%empty, state=%p{s})
-        arrive_expect_tx(barriers=%full, state=%p{s}, tx_bytes=8192)
+        mbarrier_wait(barriers=%empty, state=%p{s})
+        mbarrier_arrive_expect_tx(barriers=%full, state=%p{s}, tx_bytes=8192)
         tma_load(map=%map, coordinates=(%zero, %i{s}), shared=%x, state=%p{s}, barriers=%full)
-        wait_barrier(barriers=%extra, state=%q{s})
+        mbarrier_wait(barriers=%extra, state=%q{s})
         %p{s}1: state = advance(state=%p{s}, num={stages})
         %q{s}1: state = advance(state=%q{s}, num={stages})
         yield(values=(%p{s}1, %q{s}1))
@@ -62,10 +62,10 @@ def read_again(stages: int) -> str:
 
     def use(s: str) -> str:
         return f"""
-      arrive_barrier(barriers=%extra, state=%r{s})
-      wait_barrier(barriers=%full, state=%c{s})
-      %a{s}: smem_descriptor = matrix_operand(shared=%x, state=%c{s}, {OPERAND}){product(f"a{s}", f"acc{s}")}
-      arrive_barrier(barriers=%empty, state=%c{s})
+      mbarrier_arrive(barriers=%extra, state=%r{s})
+      mbarrier_wait(barriers=%full, state=%c{s})
+      %a{s}: matrix_descriptor = smem_descriptor(shared=%x, state=%c{s}, {OPERAND}){product(f"a{s}", f"acc{s}")}
+      mbarrier_arrive(barriers=%empty, state=%c{s})
       %c{s}1: state = advance(state=%c{s}, num={stages})
       %r{s}1: state = advance(state=%r{s}, num={stages})
       yield(values=(%c{s}1, %r{s}1))
@@ -83,7 +83,7 @@ def read_again(stages: int) -> str:
     %c0: state = initial_state(parity=0)
     %r0: state = initial_state(parity=0)
     %e0: state = initial_state(parity=0){to_last}
-    %last: smem_descriptor = matrix_operand(shared=%x, state=%e{stages - 1}, {OPERAND})
+    %last: matrix_descriptor = smem_descriptor(shared=%x, state=%e{stages - 1}, {OPERAND})
     %ca9: state, %ra9: state = for_range(index=%ja: i32, start=%zero, stop=%lap, step=%step, init=(%c0, %r0), args=(%ca: state, %ra: state)) {{{use("a")}
     %cb9: state, %rb9: state = for_range(index=%jb: i32, start=%lap, stop=%size, step=%step, init=(%ca9, %ra9), args=(%cb: state, %rb: state)) {{{product("last", "again")}{use("b")}"""
     barriers = dict(full=1, empty=1, extra=1)
@@ -101,20 +101,20 @@ def halves(then: int, otherwise: int) -> str:
     load = """
       %p0: state = initial_state(parity=1)
       %p9: state = for_range(index=%i: i32, start=%zero, stop=%size, step=%step, init=(%p0,), args=(%p: state,)) {
-        wait_barrier(barriers=%second, state=%p)
-        arrive_expect_tx(barriers=%full, state=%p, tx_bytes=16384)
+        mbarrier_wait(barriers=%second, state=%p)
+        mbarrier_arrive_expect_tx(barriers=%full, state=%p, tx_bytes=16384)
         tma_load(map=%map, coordinates=(%zero, %i), shared=%x, offset=8192, state=%p, barriers=%full)
-        wait_barrier(barriers=%first, state=%p)
+        mbarrier_wait(barriers=%first, state=%p)
         tma_load(map=%map, coordinates=(%zero, %i), shared=%x, state=%p, barriers=%full)
         %p1: state = advance(state=%p, num=3)
         yield(values=(%p1,))
       }"""
     compute = f"""
     %c0: state = initial_state(parity=0)
-    %d0: smem_descriptor = matrix_operand(shared=%x, state=%c0, {OPERAND})
-    %c9: state, %l9: state, %d9: smem_descriptor = for_range(index=%j: i32, start=%zero, stop=%size, step=%step, init=(%c0, %c0, %d0), args=(%c: state, %l: state, %d: smem_descriptor)) {{
+    %d0: matrix_descriptor = smem_descriptor(shared=%x, state=%c0, {OPERAND})
+    %c9: state, %l9: state, %d9: matrix_descriptor = for_range(index=%j: i32, start=%zero, stop=%size, step=%step, init=(%c0, %c0, %d0), args=(%c: state, %l: state, %d: matrix_descriptor)) {{
       %later: bool = map(fn="gt", args=(%j, %zero))
-      wait_barrier(barriers=%full, state=%c)
+      mbarrier_wait(barriers=%full, state=%c)
       %w: i32 = load_global(tensor=%o, index=(%j,))
       %sometimes: bool = map(fn="gt", args=(%w, %zero))
       if(cond=%sometimes) {{
@@ -122,24 +122,24 @@ def halves(then: int, otherwise: int) -> str:
         yield()
       }} {{ yield() }}
       if(cond=%later) {{{product("d", "acc")}
-        arrive_barrier(barriers=%first, state=%l)
+        mbarrier_arrive(barriers=%first, state=%l)
         yield()
       }} {{ yield() }}
-      arrive_barrier(barriers=%second, state=%c, each_thread=True)
+      mbarrier_arrive(barriers=%second, state=%c, each_thread=True)
       %v: i32 = load_global(tensor=%n, index=(%j,))
       %cond: bool = map(fn="gt", args=(%v, %zero))
-      %dn: smem_descriptor = if(cond=%cond) {{
-        %da: smem_descriptor = matrix_operand(shared=%x, state=%c, offset={then}, {OPERAND})
+      %dn: matrix_descriptor = if(cond=%cond) {{
+        %da: matrix_descriptor = smem_descriptor(shared=%x, state=%c, offset={then}, {OPERAND})
         yield(values=(%da,))
       }} {{
-        %db: smem_descriptor = matrix_operand(shared=%x, state=%c, offset={otherwise}, {OPERAND})
+        %db: matrix_descriptor = smem_descriptor(shared=%x, state=%c, offset={otherwise}, {OPERAND})
         yield(values=(%db,))
       }}
       %c1: state = advance(state=%c, num=3)
       yield(values=(%c1, %c, %dn))
     }}
     %any: bool = map(fn="gt", args=(%size, %zero))
-    arrive_barrier(barriers=%first, state=%l9, pred=%any)"""
+    mbarrier_arrive(barriers=%first, state=%l9, pred=%any)"""
     barriers = dict(full=1, first=1, second=128)
     return kernel(load, compute, stages=3, bytes_=16384, barriers=barriers)
 

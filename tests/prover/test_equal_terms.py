@@ -84,7 +84,7 @@ FLOATS = """  %one: i32 = constant(value=1)
 def test_nan_is_neither_less_nor_more(conditions: tuple[str, ...], found: str) -> None:
     before = '  partition(role="load"'
     text = str(ring()).replace("%n: tensor<i32[1]>", "%n: tensor<i32[1]>, %F: tensor<f32[2]>")
-    start, end = text.index("wait_barrier(barriers=%empty"), text.index("%p1: state")
+    start, end = text.index("mbarrier_wait(barriers=%empty"), text.index("%p1: state")
     text = text[:start] + loaded_if(*conditions) + "\n" + text[end:]
     assert verdict(parse_kernel(text.replace(before, FLOATS + before, 1))) == found
 

@@ -15,11 +15,9 @@ from tests.prover.test_mutants import missed_in_case
 from tests.simulator.mutants import DELETED, exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import VerifyError
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, results_of
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.ir.types import State
 from wsdsl.ir.verify.verifier import verify
@@ -148,8 +146,8 @@ CONTRARY = {"eq": "ne", "sub": "add", "add": "sub"}
 def other_turns(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """Whose turn it is, and whose it is next, in another way."""
     for at, op in enumerate(walk(kernel.body)):
-        name = op.result.name.rstrip("_0123456789") if isinstance(op, t.Map) else ""
-        if not isinstance(op, t.Map) or name not in ("mine", "next", "over", "left_over"):
+        name = op.result.name.rstrip("_0123456789") if isinstance(op, ops.Map) else ""
+        if not isinstance(op, ops.Map) or name not in ("mine", "next", "over", "left_over"):
             continue
         if op.fn == "where":
             test, first, second = op.args
@@ -169,10 +167,10 @@ def test_turns(schedule: Schedule, count: int) -> None:
 # Subsets ------------------------------------------------------------------------------------------
 
 
-BETWEEN_CTAS = (b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.SyncCluster)
+BETWEEN_CTAS = (ops.MbarrierWait, ops.MbarrierArrive, ops.MbarrierArriveExpectTx, ops.SyncCluster)
 ORDERING = {
     # After the last tile one arrival is left over, and somebody waits for it.
-    "pingpong": ((b.NamedBarrierSync, b.NamedBarrierArrive), 7),
+    "pingpong": ((ops.NamedBarrierSync, ops.NamedBarrierArrive), 7),
     "cluster_m": (BETWEEN_CTAS, 8),
     "cluster_m_n": (BETWEEN_CTAS, 9),
 }
@@ -202,22 +200,25 @@ def test_subsets(name: str) -> None:
 # Shifts -------------------------------------------------------------------------------------------
 
 LATER = {
-    ("initialize_barriers", "initialize_barriers"): "two arrays, in either order",
-    ("arrive_expect_tx", "tma_load"): "the phase awaits the arrival too, whenever bytes land",
+    ("mbarrier_init", "mbarrier_init"): "two arrays, in either order",
+    (
+        "mbarrier_arrive_expect_tx",
+        "tma_load",
+    ): "the phase awaits the arrival too, whenever bytes land",
     ("tma_load", "tma_load"): "two copies, in either order",
-    ("set_max_registers", "elect"): "who needs more registers gets them later",
-    ("set_max_registers", "for_range"): "who needs more registers has them later",
-    ("set_max_registers", "named_barrier_arrive"): "who needs more registers has them later",
+    ("setmaxnreg", "elect"): "who needs more registers gets them later",
+    ("setmaxnreg", "for_range"): "who needs more registers has them later",
+    ("setmaxnreg", "named_barrier_arrive"): "who needs more registers has them later",
     ("named_barrier_arrive", "wgmma_wait"): "the turn is passed on later, the products are issued",
-    ("arrive_barrier", "tma_store_wait"): "the slot is given back later",
-    ("arrive_barrier", "wgmma"): "the slot is given back later",
-    ("arrive_barrier", "elect"): "the slot is given back later",
-    ("arrive_barrier", "send_fragment"): "the slot is given back later",
+    ("mbarrier_arrive", "tma_store_wait"): "the slot is given back later",
+    ("mbarrier_arrive", "wgmma"): "the slot is given back later",
+    ("mbarrier_arrive", "elect"): "the slot is given back later",
+    ("mbarrier_arrive", "send_fragment"): "the slot is given back later",
     ("send_fragment", "elect"): "bytes are sent, and one's own expected, in either order",
-    ("tma_store_commit", "wait_barrier"): "the stores' group is closed later",
-    ("arrive_barrier", "arrive_barrier"): "two barriers, in either order",
-    ("wait_barrier", "wait_barrier"): "all slots come back, in either order",
-    ("wait_barrier", "wgmma_fence"): "the fence is for registers, the wait for SMEM",
+    ("tma_store_commit", "mbarrier_wait"): "the stores' group is closed later",
+    ("mbarrier_arrive", "mbarrier_arrive"): "two barriers, in either order",
+    ("mbarrier_wait", "mbarrier_wait"): "all slots come back, in either order",
+    ("mbarrier_wait", "wgmma_fence"): "the fence is for registers, the wait for SMEM",
 }
 
 
@@ -236,7 +237,7 @@ def after(region: Region, first: Op, second: Op, where: Region) -> Region:
 def later(kernel: Kernel) -> Iterator[tuple[str, str, Kernel]]:
     """Each synchronising op after the next one of its region: the two ops, the kernel."""
     pairs: list[tuple[Op, Op, Region]] = []
-    kinds = (*DELETED, f.Wgmma, b.ForRange, b.Elect, t.If)
+    kinds = (*DELETED, ops.Wgmma, ops.ForRange, ops.Elect, ops.If)
 
     def find(region: Region) -> Region:
         marked = [op for op in region if isinstance(op, kinds)]
@@ -259,7 +260,7 @@ def test_shifts(name: str) -> None:
     kernel = gemm(SCHEDULES[name])
     harmless = {(first, second) for first, second, mutant in later(kernel) if proved(mutant)}
     assert harmless <= LATER.keys()
-    assert ("wait_barrier", "wgmma_fence") in harmless
+    assert ("mbarrier_wait", "wgmma_fence") in harmless
 
 
 @pytest.mark.parametrize("stages", [1, 2])
@@ -273,9 +274,9 @@ def test_a_ring_begins_at_a_certain_stage(stages: int) -> None:
         made: list[Op] = []
         for op in region:
             inner = with_regions(op, change)
-            behind = bool(made) and isinstance(made[-1], b.ForRange)
-            if behind and isinstance(inner, b.WaitBarrier):
-                made.append(b.InitialState(result=again, parity=1))
+            behind = bool(made) and isinstance(made[-1], ops.ForRange)
+            if behind and isinstance(inner, ops.MbarrierWait):
+                made.append(ops.InitialState(result=again, parity=1))
                 inner = dataclasses.replace(inner, state=again)
             made.append(inner)
         return tuple(made)

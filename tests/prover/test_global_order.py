@@ -16,10 +16,8 @@ from tests.prover.test_split_k_protocol import objection as objection_of
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.rewriter import walk
 from wsdsl.lowering.pipeline import lower
@@ -31,7 +29,7 @@ from wsdsl.simulator.simulation_error import SimulationError
 
 SIZES = dict(M=72, N=40, K=40, E=3, G=3)
 objection = partial(objection_of, check=check_global_order, kind=GLOBAL_ORDER)
-ORDERS = (b.SyncWarp, b.NamedBarrierSync, b.FenceAsyncProxy, m.TmaStoreWait)
+ORDERS = (ops.SyncWarp, ops.NamedBarrierSync, ops.FenceAsyncProxy, ops.TmaStoreWait)
 
 
 @cache
@@ -45,10 +43,10 @@ def mutants(kernel: Kernel) -> Iterator[tuple[Op, Kernel]]:
     for op in walk(kernel.body):
         if isinstance(op, ORDERS):
             yield op, exchange(kernel, op)
-        if isinstance(op, m.TmaStoreWait) and not op.read:
+        if isinstance(op, ops.TmaStoreWait) and not op.read:
             yield op, exchange(kernel, op, replace(op, read=True))
             yield op, exchange(kernel, op, replace(op, pending=1))
-        if isinstance(op, b.FenceAsyncProxy) and op.everywhere:
+        if isinstance(op, ops.FenceAsyncProxy) and op.everywhere:
             yield op, exchange(kernel, op, replace(op, everywhere=False))
 
 
@@ -99,7 +97,7 @@ def test_what_the_simulator_finds_is_found(name: str, dtype: str) -> None:
 def test_the_certificate_is_refused_where_it_was_wrong() -> None:
     """What was emitted once: the next iteration's loads do not wait for the stores."""
     kernel = scheduled("transposed", "f16")
-    waits = [op for op in walk(kernel.body) if isinstance(op, m.TmaStoreWait) and not op.read]
+    waits = [op for op in walk(kernel.body) if isinstance(op, ops.TmaStoreWait) and not op.read]
     with pytest.raises(ProofError, match="this may read `Y` before it is written by"):
         prove(exchange(kernel, waits[0]))
 
@@ -273,7 +271,7 @@ def test_tiles_that_overlap_at_an_edge_are_told_apart_in_each_partition(swizzle:
     tile = dict(m=128, n=192, k=64)
     schedule = Schedule(tile=tile, consumers=2, mode="pingpong", swizzle=swizzle)
     kernel = CASES["gemm"].kernel._compile(schedule, {}, ()).scheduled
-    assert sum(isinstance(op, m.TmaStore) for op in kernel.ops) == 12
+    assert sum(isinstance(op, ops.TmaStore) for op in kernel.ops) == 12
     assert objection(kernel) == ""
 
 
@@ -325,9 +323,9 @@ def test_parts_of_one_scattered_store_are_apart() -> None:
     schedule = Schedule(tile=dict(m=72), cluster=dict(m=2))
     kernel = wsdsl.parse(SCATTERED).line._compile(schedule, {}, ()).scheduled
     assert not objection(kernel)
-    start = next(op.start for op in walk(kernel.body) if isinstance(op, f.Iota))
+    start = next(op.start for op in walk(kernel.body) if isinstance(op, ops.Iota))
     for op in walk(kernel.body):
-        if isinstance(op, f.Iota) and op.start != start:
+        if isinstance(op, ops.Iota) and op.start != start:
             kernel = exchange(kernel, op, replace(op, start=start))
     assert objection(kernel)
 

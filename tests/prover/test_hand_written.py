@@ -10,17 +10,17 @@ from wsdsl.prover.machine.explore import explore
 
 WAIT_AHEAD = """
 %c2: state = advance(state=%c, num={stages})
-wait_barrier(barriers=%full, state=%c)
+mbarrier_wait(barriers=%full, state=%c)
 %more: i32 = map(fn="add", args=(%j, %step))
 %any: bool = map(fn="lt", args=(%more, %size))
-if(cond=%any) {{ wait_barrier(barriers=%full, state=%c2) yield() }} {{ yield() }}
+if(cond=%any) {{ mbarrier_wait(barriers=%full, state=%c2) yield() }} {{ yield() }}
 """
 
 
 def with_prefetch(stages: int) -> str:
     """The consumer waits for the next slot too before it gives this one back."""
     ahead = WAIT_AHEAD.format(stages=stages)
-    return CONSUME.replace("wait_barrier(barriers=%full, state=%c)", ahead)
+    return CONSUME.replace("mbarrier_wait(barriers=%full, state=%c)", ahead)
 
 
 @pytest.mark.parametrize(("stages", "found"), [(1, ("deadlock", "phase")), (2, ("",))])
@@ -30,11 +30,11 @@ def test_a_two_stage_prefetch_needs_room_for_both(stages: int, found: tuple[str,
 
 TWO_RINGS = """
   %y: shared<8192 x {depth}> = allocate_shared(label="y", offset=90000)
-  %full_y: mbarrier<{depth}> = allocate_barriers(label="full_y", arrivals=1, offset=200256)
-  %empty_y: mbarrier<{depth}> = allocate_barriers(label="empty_y", arrivals=1, offset=200384)
+  %full_y: mbarrier<{depth}> = allocate_mbarriers(label="full_y", arrivals=1, offset=200256)
+  %empty_y: mbarrier<{depth}> = allocate_mbarriers(label="empty_y", arrivals=1, offset=200384)
   elect() {{
-    initialize_barriers(barriers=%full_y)
-    initialize_barriers(barriers=%empty_y)
+    mbarrier_init(barriers=%full_y)
+    mbarrier_init(barriers=%empty_y)
   }}
 """
 
@@ -51,8 +51,8 @@ def test_two_buffers_in_opposite_order(stages: int) -> None:
     )
     consume = (
         f"%d: state = advance(state=%c, num={stages}) %e: state = initial_state(parity=0)"
-        "wait_barrier(barriers=%full_y, state=%e) wait_barrier(barriers=%full, state=%c)"
-        "wait_barrier(barriers=%full, state=%d)"
+        "mbarrier_wait(barriers=%full_y, state=%e) mbarrier_wait(barriers=%full, state=%c)"
+        "mbarrier_wait(barriers=%full, state=%d)"
     )
     # One iteration is enough: K is fixed to one step.
     kernel = ring(produce, consume, stages=stages, stop="%step", more=TWO_RINGS.format(depth=1))
@@ -90,7 +90,9 @@ def test_a_wait_that_skips_a_phase() -> None:
 
 def test_one_thread_must_not_arrive_for_others_that_may_lag() -> None:
     """Without a product nothing says that all threads have come past their wait."""
-    only_waits = "wait_barrier(barriers=%full, state=%c)\narrive_barrier(barriers=%empty, state=%c)"
+    only_waits = (
+        "mbarrier_wait(barriers=%full, state=%c)\nmbarrier_arrive(barriers=%empty, state=%c)"
+    )
     assert verdict(ring(consume=only_waits)) == "phase"
     each = only_waits.replace("%empty, state=%c)", "%empty, state=%c, each_thread=True)")
     assert verdict(ring(consume=each, empty_arrivals=128)) == ""

@@ -28,7 +28,7 @@ def test_whatever_does_harm_is_refused(name: str) -> None:
 def test_no_other_accumulator_or_start_of_an_operand_is_proved(name: str) -> None:
     kernel = scheduled(name, SMALL, (), Random(1)).kernel
     mutants = [(what.split()[0], what, made) for what, made in hostile_mutants(kernel)]
-    starts = [x for x in mutants if x[0] == "start" and "= matrix_operand" in x[1]]
+    starts = [x for x in mutants if x[0] == "start" and "= smem_descriptor" in x[1]]
     accumulators = [x for x in mutants if x[0] == "acc"]
     assert starts and accumulators
     held = (*accumulators, *starts[::4])

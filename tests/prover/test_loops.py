@@ -119,12 +119,12 @@ def test_empty_loops_are_run_to_their_end(trips: int) -> None:
     text = with_empty_loops(trips)
     # The rules of alignment do not see where the loop over K begins.
     assert explore(parse_kernel(text)).states == explore(sample("gemm")).states
-    release = "arrive_barrier(barriers=%empty, state=%before, pred=%more)"
+    release = "mbarrier_arrive(barriers=%empty, state=%before, pred=%more)"
     assert release in text
     for wrong in (
         text.replace(release, "sync_warp()"),
         text.replace("state=%f1, num=4", "state=%f1, num=3"),
-        text.replace("        wait_barrier(barriers=%full, state=%s1)\n", ""),
+        text.replace("        mbarrier_wait(barriers=%full, state=%s1)\n", ""),
     ):
         with pytest.raises(Refuted):
             explore(parse_kernel(wrong))

@@ -17,16 +17,17 @@ from tests.simulator.mutants import mutants
 from tests.test_mutations import SMALL, objection, scheduled
 from wsdsl import Schedule
 from wsdsl.diagnostics import VerifyError, WsdslError
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.verify.verifier import verify
 from wsdsl.prover.machine.explore import Refuted, explore
 
 SAME_TWICE = (
-    "fence_barrier_init", "sync_cta", "wait_barrier", "wgmma_fence", "tma_store_wait", "sync_warp",
-    "fence_async_proxy", "sync_cluster", "named_barrier_sync", "wgmma_wait", "wait_flag",
+    "fence_mbarrier_init", "sync_cta", "mbarrier_wait", "wgmma_fence",
+    "tma_store_wait", "sync_warp",
+    "fence_async_proxy", "sync_cluster", "named_barrier_sync", "wgmma_wait", "semaphore_wait",
 )  # fmt: skip
 WAITS = ("tma_store_wait", "wgmma_wait", "sync_warp", "named_barrier_sync")
 HARMLESS = {
@@ -59,8 +60,8 @@ def reason(what: str, kernel: Kernel) -> str:
         if name in ("tma_store", "thread_store", "store_shared", "thread_load"):
             return "data"
     if change.startswith("barrier") and name == "named_barrier_sync":
-        used = [o.barrier for o in walk(kernel.body) if isinstance(o, b.NamedBarrierSync)]
-        arrive = any(isinstance(o, b.NamedBarrierArrive) for o in walk(kernel.body))
+        used = [o.barrier for o in walk(kernel.body) if isinstance(o, ops.NamedBarrierSync)]
+        arrive = any(isinstance(o, ops.NamedBarrierArrive) for o in walk(kernel.body))
         return "elsewhere" if not arrive and used.count(max(used)) == 1 else ""
     if change.startswith(("delete", "pending +1")) and name in WAITS:
         return "redundant"
@@ -73,7 +74,7 @@ def reason(what: str, kernel: Kernel) -> str:
         # The first one would be missed, by barriers that are not known to be initialised.
         return "" if any(map(reaches_out, walk(kernel.body))) else "apart"
     if change.startswith("own cta") and any(
-        isinstance(o, b.CtaRank) and f"cta=%{o.result.name}" in op for o in walk(kernel.body)
+        isinstance(o, ops.CtaRank) and f"cta=%{o.result.name}" in op for o in walk(kernel.body)
     ):
         return "itself"
     if change.startswith("swizzle") or name in (
@@ -84,10 +85,10 @@ def reason(what: str, kernel: Kernel) -> str:
         return "same count"
     if change.startswith("num +1") and name == "advance":
         # In a "grid" a ring may come to its end once, and then nobody uses the next state.
-        grids = (o.scheduler == "grid" for o in walk(kernel.body) if isinstance(o, b.LaunchGrid))
+        grids = (o.scheduler == "grid" for o in walk(kernel.body) if isinstance(o, ops.LaunchGrid))
         return "redundant" if any(grids) else ""
     if change.startswith("delete") and name == "fence_async_proxy":
-        fences = sum(isinstance(o, b.FenceAsyncProxy) for o in walk(kernel.body))
+        fences = sum(isinstance(o, ops.FenceAsyncProxy) for o in walk(kernel.body))
         return "covered" if fences > 0 else ""
     return ""
 

@@ -18,7 +18,7 @@ from tests.simulator.test_samples import NAMES
 from wsdsl import Schedule, config
 from wsdsl.cli import main
 from wsdsl.diagnostics import ProofError, VerifyError
-from wsdsl.ir.ops.smem import StorePartials
+from wsdsl.ir.ops import StorePartials
 from wsdsl.ir.parser import OPS, parse_kernel
 from wsdsl.prover.machine.explore import Explored, _explore, explore
 from wsdsl.prover.machine.op_handlers import HANDLERS
@@ -27,7 +27,7 @@ from wsdsl.schedule import Arch
 
 ROOT = Path(__file__).parents[2]
 NO_MODEL_NEEDED = {
-    "arrive_flag", "store_global",  # workspaces in split_k_protocol.py, tensors in global_order.py
+    "semaphore_arrive", "store_global",  # workspaces in split_k_protocol.py, tensors in global_order.py
     "launch_grid", "elect", "for_range", "partition", "if", "yield",  # control, in program.py
     "prefetch_tensor_map", "prefetch_tile", "prefetch_box",  # nothing that others notice
     "slice", "join", "convert_layout",
@@ -107,7 +107,7 @@ def test_ctas_end_together() -> None:
 
 
 def test_prove_rejects_flags_outside_of_a_workspace() -> None:
-    wait = "  %item: i32 = constant(value=0)\n  wait_flag(tensor=%F, index=(%item,), count=%item)\n"
+    wait = "  %item: i32 = constant(value=0)\n  semaphore_wait(tensor=%F, index=(%item,), count=%item)\n"
     text = changed("gemm", ("%C: tensor<bf16[M, N]>)", "%C: tensor<bf16[M, N]>, %F: tensor<i32[P]>)"),
                    ("  %first: i32 = cta_index()\n", f"  %first: i32 = cta_index()\n{wait}"))  # fmt: skip
     with pytest.raises(ProofError, match="only flags of workspaces"):
@@ -149,7 +149,7 @@ def test_compiling_proves_and_keeps_the_certificate() -> None:
 
 
 def test_what_is_not_proved_is_not_assembled_but_can_be_simulated() -> None:
-    text = changed("gemm", ("wait_barrier(barriers=%empty, state=%f1)", ""))
+    text = changed("gemm", ("mbarrier_wait(barriers=%empty, state=%f1)", ""))
     compiled = wsdsl.compile_ir(text, "edited.ir")
     with pytest.raises(ProofError) as caught:
         _ = compiled.cubin

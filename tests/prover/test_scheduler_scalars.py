@@ -9,12 +9,9 @@ from tests.prover.test_generated import other_turns
 from tests.prover.test_split_k_protocol import objection, scheduled
 from tests.simulator.mutants import exchange
 from wsdsl.diagnostics import ProofError
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.printer import print_op
 from wsdsl.ir.rewriter import walk
 from wsdsl.lowering.builder import FLAG, INT
@@ -29,15 +26,17 @@ def of_the_scheduler(kernel: Kernel, partition: Partition) -> set[Value]:
     ahead: list[Value] = []
     for op in walk(partition.body):
         match op:
-            case b.ForRange() if any(isinstance(o, b.WaitFlag) for o in walk(op.body)):
+            case ops.ForRange() if any(isinstance(o, ops.SemaphoreWait) for o in walk(op.body)):
                 ahead += [op.start, op.stop, op.step]
-            case t.If() if any(isinstance(o, b.WaitFlag | b.ArriveFlag) for o in walk((op,))):
+            case ops.If() if any(
+                isinstance(o, ops.SemaphoreWait | ops.SemaphoreArrive) for o in walk((op,))
+            ):
                 ahead.append(op.cond)
-            case b.WaitFlag():
+            case ops.SemaphoreWait():
                 ahead += [*op.index, op.count]
-            case b.ArriveFlag():
+            case ops.SemaphoreArrive():
                 ahead += [*op.index, *(v for v in (op.by, op.wrap) if v)]
-            case m.StoreGlobal():
+            case ops.StoreGlobal():
                 ahead.append(op.index[0])
             case _:
                 pass
@@ -47,35 +46,35 @@ def of_the_scheduler(kernel: Kernel, partition: Partition) -> set[Value]:
         if value not in found:
             found.add(value)
             op = made.get(value)
-            ahead += op.args if isinstance(op, t.Map) else ()
-            ahead += (op.start,) if isinstance(op, f.Iota) else ()
+            ahead += op.args if isinstance(op, ops.Map) else ()
+            ahead += (op.start,) if isinstance(op, ops.Iota) else ()
     return found
 
 
-def others(op: t.Map, size: Value) -> Iterator[tuple[str, tuple[Op, ...]]]:
+def others(op: ops.Map, size: Value) -> Iterator[tuple[str, tuple[Op, ...]]]:
     """Ops that give what `op` does, but where that, or a size, is large."""
     name = op.result.name
     own = Value(f"{name}_own", op.result.type)
     first = replace(op, result=own)
 
-    def number(suffix: str, n: int) -> t.Constant:
-        return t.Constant(result=Value(f"{name}_{suffix}", INT), value=n)
+    def number(suffix: str, n: int) -> ops.Constant:
+        return ops.Constant(result=Value(f"{name}_{suffix}", INT), value=n)
 
     limit, one = number("limit", LARGE), number("one", 1)
     more, large = Value(f"{name}_more", INT), Value(f"{name}_large", FLAG)
     if op.result.type == FLAG:
-        small = t.Map(result=large, fn="lt", args=(size, limit.result))
-        both = t.Map(result=op.result, fn="and", args=(own, large))
+        small = ops.Map(result=large, fn="lt", args=(size, limit.result))
+        both = ops.Map(result=op.result, fn="and", args=(own, large))
         yield "and", (first, limit, small, both)
         return
-    yield "min", (first, limit, t.Map(result=op.result, fn="min", args=(own, limit.result)))
+    yield "min", (first, limit, ops.Map(result=op.result, fn="min", args=(own, limit.result)))
     low = number("limit", -LARGE)
-    yield "max", (first, low, t.Map(result=op.result, fn="max", args=(own, low.result)))
+    yield "max", (first, low, ops.Map(result=op.result, fn="max", args=(own, low.result)))
     yield "one more", (
         first, limit, one,
-        t.Map(result=large, fn="gt", args=(own, limit.result)),
-        t.Map(result=more, fn="add", args=(own, one.result)),
-        t.Map(result=op.result, fn="where", args=(large, more, own)),
+        ops.Map(result=large, fn="gt", args=(own, limit.result)),
+        ops.Map(result=more, fn="add", args=(own, one.result)),
+        ops.Map(result=op.result, fn="where", args=(large, more, own)),
     )  # fmt: skip
     if op.fn in ("floordiv", "mod"):
         other = "shr" if op.fn == "floordiv" else "and"
@@ -88,11 +87,11 @@ def others(op: t.Map, size: Value) -> Iterator[tuple[str, tuple[Op, ...]]]:
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """All of the last compute partition's."""
     partition = [op for op in kernel.body if isinstance(op, Partition) and op.role == "compute"][-1]
-    size = next(op.result for op in kernel.body if isinstance(op, t.DimSize))
+    size = next(op.result for op in kernel.body if isinstance(op, ops.DimSize))
     used = of_the_scheduler(kernel, partition)
     inside = {id(op) for op in walk(partition.body)}
     for at, op in enumerate(walk(kernel.body)):
-        if isinstance(op, t.Map) and op.result in used and id(op) in inside:
+        if isinstance(op, ops.Map) and op.result in used and id(op) in inside:
             for what, new in others(op, size):
                 yield f"{what} of {print_op(op).strip()}", exchange(kernel, at, *new)
 
@@ -119,12 +118,12 @@ def test_no_further_than_some_size() -> None:
         inside = {id(o) for p in kernel.body if isinstance(p, Partition) and p.role == role
                   for o in walk(p.body)}  # fmt: skip
         for at, op in enumerate(walk(kernel.body)):
-            if not (isinstance(op, t.Map) and id(op) in inside and op.fn == "mul"):
+            if not (isinstance(op, ops.Map) and id(op) in inside and op.fn == "mul"):
                 continue
             if op.result.name.startswith("begin"):
                 low = replace(op, result=Value("begin_own", INT))
-                most = t.Constant(result=Value("most", INT), value=4096)
-                cut = t.Map(result=op.result, fn="min", args=(low.result, most.result))
+                most = ops.Constant(result=Value("most", INT), value=4096)
+                cut = ops.Map(result=op.result, fn="min", args=(low.result, most.result))
                 with pytest.raises(ProofError, match=told):
                     prove(exchange(kernel, at, low, most, cut))
                 count += 1
@@ -142,6 +141,6 @@ def test_whose_turn_it_is(name: str) -> None:
 def test_pieces_that_go_through_a_tile_together_have_no_turns() -> None:
     kernel = scheduled("split_k")
     body = tuple(
-        replace(op, together=True) if isinstance(op, b.LaunchGrid) else op for op in kernel.body
+        replace(op, together=True) if isinstance(op, ops.LaunchGrid) else op for op in kernel.body
     )
     assert objection(replace(kernel, body=body))

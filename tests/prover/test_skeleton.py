@@ -17,10 +17,8 @@ from tests.simulator.mutants import mutants
 from tests.test_mutations import without
 from wsdsl import Schedule
 from wsdsl.dispatch.compiled import Compiled
+from wsdsl.ir import ops
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.rewriter import walk
 from wsdsl.prover.ptx.check_ptx import check_skeleton
@@ -248,15 +246,15 @@ def test_threads_sent_elsewhere_are_reported() -> None:
 # Mutants of the kernel ---------------------------------------------------------------------------
 
 EVENTS = (
-    b.InitializeBarriers, b.FenceBarrierInit, b.SyncCta, b.SyncWarp, b.FenceAsyncProxy,
-    b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.SetMaxRegisters, m.TmaLoad, m.TmaStore,
-    m.TmaStoreCommit, m.TmaStoreWait, f.WgmmaFence, f.Wgmma, f.WgmmaCommit, f.WgmmaWait,
-    b.WaitPredecessor, b.LaunchDependents,
+    ops.MbarrierInit, ops.FenceMbarrierInit, ops.SyncCta, ops.SyncWarp, ops.FenceAsyncProxy,
+    ops.MbarrierWait, ops.MbarrierArrive, ops.MbarrierArriveExpectTx, ops.Setmaxnreg,
+    ops.TmaLoad, ops.TmaStore, ops.TmaStoreCommit, ops.TmaStoreWait, ops.WgmmaFence, ops.Wgmma,
+    ops.WgmmaCommit, ops.WgmmaWait, ops.GriddepWait, ops.GriddepLaunchDependents,
 )  # fmt: skip
 OTHERWISE = (
     "initial_state",
     "advance",
-    "matrix_operand",
+    "smem_descriptor",
     "make_tensor_map",
     "store_shared",
     "thread_load",
@@ -302,15 +300,15 @@ CLUSTER = """\
 kernel sample @ scheduled (%F: tensor<i32[N]>) {
   %c0: i32 = constant(value=0)
   %c2: i32 = constant(value=2)
-  %full: mbarrier<1> = allocate_barriers(label="full", arrivals=1, offset=1024)
+  %full: mbarrier<1> = allocate_mbarriers(label="full", arrivals=1, offset=1024)
   %s: state = initial_state(parity=0)
   sync_cluster()
   partition(role="compute", registers=0) {
-    arrive_barrier(barriers=%full, state=%s, cta=%c0)
+    mbarrier_arrive(barriers=%full, state=%s, cta=%c0)
     named_barrier_sync(barrier=1, num_warpgroups=2)
     named_barrier_arrive(barrier=2, num_warpgroups=2)
-    arrive_flag(tensor=%F, index=(%c0,), amount=3)
-    wait_flag(tensor=%F, index=(%c0,), count=%c2)
+    semaphore_arrive(tensor=%F, index=(%c0,), amount=3)
+    semaphore_wait(tensor=%F, index=(%c0,), count=%c2)
   }
 }
 """

@@ -14,9 +14,9 @@ from tests.simulator.kernels import inputs, sample_text
 from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.printer import print_op
 from wsdsl.ir.rewriter import walk
@@ -77,9 +77,9 @@ def test_fixed_sizes(fixed: dict[str, int]) -> None:
 # What can be wrong with it ------------------------------------------------------------------------
 
 SYNC = "named_barrier_sync(barrier=8, num_warpgroups=2)"
-BACK = "arrive_flag(tensor=%flags, index=(%flag_1,), by=%back, release=False)"
-LENGTH = "arrive_flag(tensor=%flags, index=(%flag_1,), by=%length)"
-WAIT = "wait_flag(tensor=%flags, index=(%flag_1,), count=%begin_1)"
+BACK = "semaphore_arrive(tensor=%flags, index=(%flag_1,), by=%back, release=False)"
+LENGTH = "semaphore_arrive(tensor=%flags, index=(%flag_1,), by=%length)"
+WAIT = "semaphore_wait(tensor=%flags, index=(%flag_1,), count=%begin_1)"
 CONTINUED = '%continued: bool = map(fn="gt", args=(%begin_1, %c0))'
 FINISHED = '%finished: bool = map(fn="ge", args=(%end_1, %size_K))'
 STORE = ", value=%acc_4_2, vector=2)"
@@ -184,7 +184,7 @@ def other_scalars(kernel: Kernel, role: str) -> Iterator[tuple[str, Kernel]]:
     inside = {id(op) for p in kernel.body if isinstance(p, Partition) and p.role == role
               for op in walk(p.body)}  # fmt: skip
     for at, op in enumerate(walk(kernel.body)):
-        if isinstance(op, t.Map) and id(op) in inside and (op.fn in OTHER or op.fn == "where"):
+        if isinstance(op, ops.Map) and id(op) in inside and (op.fn in OTHER or op.fn == "where"):
             args = (op.args[0], *op.args[:0:-1]) if op.fn == "where" else op.args
             new = dataclasses.replace(op, fn=OTHER.get(op.fn, op.fn), args=args)
             yield f"{at}: {print_op(op).strip()}", exchange(kernel, at, new)

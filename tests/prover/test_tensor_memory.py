@@ -18,7 +18,7 @@ from tests.simulator.kernels import run
 from tests.tensor_memory import lowered, mutants, scheduled
 from wsdsl.diagnostics import ProofError, VerifyError, WsdslError
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.mbarrier import WaitBarrier
+from wsdsl.ir.ops import MbarrierWait
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.verify.verifier import verify
@@ -26,8 +26,8 @@ from wsdsl.prover.prove import prove
 from wsdsl.schedule import Place
 from wsdsl.simulator.simulation_error import SimulationError
 
-TWICE = ("tensor_fence", "sync_cta", "wait_barrier", "fence_async_proxy")
-DATA = ("twice tensor_product", "half tensor_load")
+TWICE = ("tcgen05_fence", "sync_cta", "mbarrier_wait", "fence_async_proxy")
+DATA = ("twice tcgen05_mma", "half tcgen05_ld")
 
 
 def name_of(what: str) -> str:
@@ -38,7 +38,7 @@ def name_of(what: str) -> str:
 def harmless(kernel: Kernel) -> tuple[str, ...]:
     """Behind the wait for a slot of sums another one follows, with a fence, before a product."""
     ops = list(walk(kernel.body))
-    waits = [i for i, op in enumerate(ops) if isinstance(op, WaitBarrier)]
+    waits = [i for i, op in enumerate(ops) if isinstance(op, MbarrierWait)]
     (at,) = (i for i in waits if getattr(ops[i], "barriers", None).name == "empty_1")
     return f"delete op {at + 1}:", f"other op {at + 1}:"
 
@@ -77,7 +77,7 @@ FALSE = "if(cond=%false) {{ {} yield() }} {{ yield() }}"
 @pytest.mark.parametrize("change", ["{}", "", "half", FALSE], ids=["none", "deleted", "half", "if"])
 def test_sums_that_no_product_wrote_are_not_used(change: str) -> None:
     text = str(scheduled("gemm"))
-    (line,) = (x for x in text.splitlines() if "tensor_product(" in x)
+    (line,) = (x for x in text.splitlines() if "tcgen05_mma(" in x)
     half = line.replace("columns=64", "columns=32")
     broken = parse_kernel(text.replace(line, half if change == "half" else change.format(line)))
     told = objection(broken)
@@ -102,15 +102,21 @@ def test_what_changes_data_alone_gives_wrong_values() -> None:
 
 def test_every_mutant_of_multicast_is_caught() -> None:
     kernel = lowered(CASES["gemm"], cluster=dict(m=2), tile=dict(m=128, n=64), stages=3)
-    kinds = ("tensor_commit", "constant", "tma_load", "allocate_barriers")
-    assert {"alone tensor_commit", "mask 1 constant"} <= {name_of(w) for w, _ in mutants(kernel)}
+    kinds = ("tcgen05_commit", "constant", "tma_load", "allocate_mbarriers")
+    assert {"alone tcgen05_commit", "mask 1 constant"} <= {name_of(w) for w, _ in mutants(kernel)}
     assert not unseen(kernel, kinds, twice=True)
 
 
 def test_every_mutant_of_a_pair_is_caught() -> None:
     """Of what two CTAs have to do with each other. They may meet once more, and with a fence."""
-    kinds = ("arrive_barrier", "arrive_expect_tx", "tma_load", "tensor_commit", "sync_cluster")
-    kinds += ("if", "allocate_tensor_memory", "free_tensor_memory", "allocate_barriers", "constant")
+    kinds = (
+        "mbarrier_arrive",
+        "mbarrier_arrive_expect_tx",
+        "tma_load",
+        "tcgen05_commit",
+        "sync_cluster",
+    )
+    kinds += ("if", "tcgen05_alloc", "tcgen05_dealloc", "allocate_mbarriers", "constant")
     kernel = scheduled("gemm", pair=2)
     assert sum(name_of(what).rpartition(" ")[2] in kinds for what, _ in mutants(kernel)) > 40
     left = unseen(kernel, kinds, twice=True)
@@ -120,10 +126,10 @@ def test_every_mutant_of_a_pair_is_caught() -> None:
 @pytest.mark.parametrize(
     ("change", "op"),
     [
-        ("own barrier", "arrive_barrier"),
+        ("own barrier", "mbarrier_arrive"),
         ("own barrier", "tma_load"),
-        ("own barrier", "arrive_expect_tx"),
-        ("alone", "tensor_commit"),
+        ("own barrier", "mbarrier_arrive_expect_tx"),
+        ("alone", "tcgen05_commit"),
         ("other CTA", "if"),
     ],
 )
@@ -141,25 +147,25 @@ def _is(what: str, change: str, op: str) -> bool:
 
 HARMLESS = {
     # In front of a product two slots are waited for, and the last fence counts for both.
-    "mx": {"delete tensor_fence": 2, "other tensor_fence": 2},
+    "mx": {"delete tcgen05_fence": 2, "other tcgen05_fence": 2},
     # Scales have one item, and so have sums of 256 columns.
     "mx_atoms": {
-        "delete tensor_fence": 1,
-        "other tensor_fence": 1,
-        "scale_state tensor_product": 1,
+        "delete tcgen05_fence": 1,
+        "other tcgen05_fence": 1,
+        "scale_state tcgen05_mma": 1,
     },
 }
 
 
 CHAINED = (
-    "tensor_commit",
-    "wait_barrier",
-    "arrive_barrier",
+    "tcgen05_commit",
+    "mbarrier_wait",
+    "mbarrier_arrive",
     "fence_async_proxy",
     "store_shared",
-    "tensor_store",
-    "tensor_store_wait",
-    "tensor_fence",
+    "tcgen05_st",
+    "tcgen05_wait_st",
+    "tcgen05_fence",
 )
 
 
@@ -177,26 +183,26 @@ def test_every_mutant_of_a_chain_is_caught(place: Place, fences: int, consumers:
     asked = dict[str, Any](tile=dict(m=128 * consumers, n=64), consumers=consumers)
     asked |= dict(stages=2, operand_transform=place)
     kernel = lowered(CASES["attention"], sizes=dict(D=64, N=256), **asked)
-    harmless = {"delete wait_barrier": 1, "delete tensor_store": 2}
-    harmless |= {"delete tensor_store_wait": 1} if place == "tensor" else {}
-    harmless |= {"delete tensor_fence": fences, "other tensor_fence": fences}
+    harmless = {"delete mbarrier_wait": 1, "delete tcgen05_st": 2}
+    harmless |= {"delete tcgen05_wait_st": 1} if place == "tensor" else {}
+    harmless |= {"delete tcgen05_fence": fences, "other tcgen05_fence": fences}
     assert unseen(kernel, CHAINED) == harmless
 
 
 def test_what_of_an_operand_in_tensor_memory_is_not_proved_gives_wrong_values() -> None:
     asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, operand_transform="tmem")
     kernel = lowered(CASES["attention"], sizes=dict(D=64), **asked)
-    kinds, seen = ("tensor_store", "tensor_product"), set[str]()
+    kinds, seen = ("tcgen05_st", "tcgen05_mma"), set[str]()
     for what, made in mutants(kernel):
         change = name_of(what)
         if not change.endswith(kinds) or change.startswith("twice ") or objection(made):
             continue
-        if change == "a_state tensor_product":
+        if change == "a_state tcgen05_mma":
             continue  # Both rings have two slots.
         seen.add(change)
         with pytest.raises((WsdslError, AssertionError)):
             attend(made)
-    assert seen == {"delete tensor_store"}
+    assert seen == {"delete tcgen05_st"}
 
 
 def attend(kernel: Kernel) -> None:
@@ -204,13 +210,13 @@ def attend(kernel: Kernel) -> None:
 
 
 DECODING = (
-    "arrive_barrier",
-    "tensor_commit",
-    "tensor_store",
-    "tensor_store_wait",
-    "tensor_fence",
-    "tensor_product",
-    "wait_barrier",
+    "mbarrier_arrive",
+    "tcgen05_commit",
+    "tcgen05_st",
+    "tcgen05_wait_st",
+    "tcgen05_fence",
+    "tcgen05_mma",
+    "mbarrier_wait",
 )
 
 
@@ -220,7 +226,7 @@ def test_every_mutant_of_who_decodes_into_tensor_memory_is_caught() -> None:
     """
     asked = dict[str, Any](operand_transform="tmem", mma_m="n", tile=dict(n=128, m=64), stages=2)
     kernel = lowered(DECODED["scaled"], **asked)
-    assert unseen(kernel, DECODING) == {"delete tensor_fence": 2, "other tensor_fence": 2}
+    assert unseen(kernel, DECODING) == {"delete tcgen05_fence": 2, "other tcgen05_fence": 2}
 
 
 PART = Case(
@@ -238,7 +244,7 @@ def part(A: bf16[M, K], B: bf16[N, K], C: f32[M, N]):
 )
 
 
-CLEARING = ("named_barrier_sync", "fence_async_proxy", "wait_barrier", "tensor_fence")
+CLEARING = ("named_barrier_sync", "fence_async_proxy", "mbarrier_wait", "tcgen05_fence")
 
 
 def test_every_mutant_of_who_clears_and_multiplies_is_caught() -> None:
@@ -246,22 +252,28 @@ def test_every_mutant_of_who_clears_and_multiplies_is_caught() -> None:
     meeting in front of products a fence follows in any case.
     """
     kernel = lowered(PART, tile=dict(m=128, n=64, k=64), stages=2)
-    assert unseen(kernel, CLEARING) == {"delete tensor_fence": 2, "other tensor_fence": 2}
+    assert unseen(kernel, CLEARING) == {"delete tcgen05_fence": 2, "other tcgen05_fence": 2}
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", HARMLESS)
 def test_every_mutant_of_scales_is_caught(name: str) -> None:
     kernel = lowered(SCALED[name], tile=dict(n=64 if name == "mx" else 256), stages=3)
-    kinds = ("store_scales", "tensor_store_wait", "tensor_product", "tensor_commit", "tensor_fence")
-    kinds += ("wait_barrier", "arrive_barrier", "allocate_barriers", "tensor_copy")
+    kinds = (
+        "store_scale_factors",
+        "tcgen05_wait_st",
+        "tcgen05_mma",
+        "tcgen05_commit",
+        "tcgen05_fence",
+    )
+    kinds += ("mbarrier_wait", "mbarrier_arrive", "allocate_mbarriers", "tcgen05_cp")
     assert unseen(kernel, kinds) == HARMLESS[name]
 
 
 def test_waiting_again_for_a_phase_makes_no_new_states() -> None:
     """Moved into the loop over K, a wait is repeated for one phase any number of times."""
     text = str(scheduled("gemm"))
-    wait = "        wait_barrier(barriers=%empty_1, state=%s_8)\n"
+    wait = "        mbarrier_wait(barriers=%empty_1, state=%s_8)\n"
     head = "args=(%started: bool, %s_11: state)) {\n"
     assert text.count(wait) == text.count(head) == 1
     moved = parse_kernel(text.replace(wait, "").replace(head, head + wait))

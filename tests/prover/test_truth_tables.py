@@ -31,11 +31,11 @@ sync_warp(
 thread_store(tensor=%Y, coordinates=(%zero, %j), box=(16, 64), swizzle="128B", row_dim=0,
   shared=%y, item=%zero)
 """
-WAIT_FOR_SLOT = "wait_barrier(barriers=%empty, state=%p)"
-WAIT_FOR_DATA = "wait_barrier(barriers=%full, state=%c)"
-EXPECT = "arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)"
-ARRIVE = "arrive_barrier(barriers=%full, state=%p, each_thread=True)"
-RELEASE = "arrive_barrier(barriers=%empty, state=%c)"
+WAIT_FOR_SLOT = "mbarrier_wait(barriers=%empty, state=%p)"
+WAIT_FOR_DATA = "mbarrier_wait(barriers=%full, state=%c)"
+EXPECT = "mbarrier_arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)"
+ARRIVE = "mbarrier_arrive(barriers=%full, state=%p, each_thread=True)"
+RELEASE = "mbarrier_arrive(barriers=%empty, state=%c)"
 FENCE, MEET = "fence_async_proxy()", "sync_warp(\n)"
 # The wait at an iteration's end makes the one at its beginning superfluous, but not its sync.
 WAIT_AND_MEET = "tma_store_wait(pending=0)\nsync_warp()"

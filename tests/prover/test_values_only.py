@@ -18,7 +18,7 @@ from tests.prover.skeletons import objection
 from tests.prover.test_skeleton import events, is_label
 from wsdsl import Schedule
 from wsdsl.dispatch.compiled import Compiled
-from wsdsl.ir.ops.fragment import Wgmma
+from wsdsl.ir.ops import Wgmma
 from wsdsl.ir.rewriter import rewrite
 
 SMALL = Schedule(tile=dict(m=64, n=32), stages=2, consumers=1)

@@ -22,8 +22,16 @@ from wsdsl.artifact.signature import (
     WorkspaceTensor,
 )
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.ops.mbarrier import ArriveFlag, WaitFlag, WaitPredecessor
-from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal, ThreadLoad, TmaLoad, TmaStore
+from wsdsl.ir.ops import (
+    GriddepWait,
+    LoadGlobal,
+    SemaphoreArrive,
+    SemaphoreWait,
+    StoreGlobal,
+    ThreadLoad,
+    TmaLoad,
+    TmaStore,
+)
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.types import DTYPES, Tensor
 from wsdsl.runtime import launcher, workspace
@@ -370,7 +378,15 @@ def test_nothing_is_touched_before_the_kernel_in_front_is_over() -> None:
     """Launches on one stream share memory, and the next may start before the last one has ended."""
     case = CASES["epilogue"]
     body = case.kernel._compile(None, case.sizes, ()).scheduled.body
-    waits = next(i for i, op in enumerate(body) if isinstance(op, WaitPredecessor))
-    touching = (LoadGlobal, StoreGlobal, ThreadLoad, TmaLoad, TmaStore, ArriveFlag, WaitFlag)
+    waits = next(i for i, op in enumerate(body) if isinstance(op, GriddepWait))
+    touching = (
+        LoadGlobal,
+        StoreGlobal,
+        ThreadLoad,
+        TmaLoad,
+        TmaStore,
+        SemaphoreArrive,
+        SemaphoreWait,
+    )
     assert not any(isinstance(op, touching) for op in walk(body[:waits]))
     assert any(isinstance(op, touching) for op in walk(body[waits:]))

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 
 from tests.simulator.mutants import DELETED, exchange
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.printer import print_head
 from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Shared, State, Tile
 
-ORDERED = (*DELETED, f.Wgmma, m.LoadShared, m.LoadPanels, b.Elect, b.ForRange, t.If)
+ORDERED = (*DELETED, ops.Wgmma, ops.LoadShared, ops.LoadPanels, ops.Elect, ops.ForRange, ops.If)
 LAST = 24
 """Values in front of a loop that its bounds may become."""
 PLACES = (1024, 2048, 4096, -1024, -2048)
@@ -55,23 +52,25 @@ def others(op: Op, kernel: Kernel) -> Iterator[tuple[str, Op]]:
                 continue
             if isinstance(other.type, kind):
                 yield f"{field} %{other.name}", replace(op, **{field: other})
-    if isinstance(op, m.TmaLoad | m.ThreadLoad | m.LoadShared | m.LoadPanels | f.MatrixOperand):
+    if isinstance(
+        op, ops.TmaLoad | ops.ThreadLoad | ops.LoadShared | ops.LoadPanels | ops.SmemDescriptor
+    ):
         for by in PLACES:
             yield f"offset {by:+d}", replace(op, offset=op.offset + by)
-    if isinstance(op, m.TmaStore | m.ThreadStore):
+    if isinstance(op, ops.TmaStore | ops.ThreadStore):
         for by in PLACES[:3]:
             yield f"apart {by}", replace(op, apart=by)
-    if isinstance(op, b.ArriveBarrier):
+    if isinstance(op, ops.MbarrierArrive):
         for flag in ("each_warp", "each_thread"):
             held = not getattr(op, flag)
             yield f"{flag} {held}", replace(op, **{flag: held})
-    if isinstance(op, f.WgmmaWait):
+    if isinstance(op, ops.WgmmaWait):
         yield "pending +2", replace(op, pending=op.pending + 2)
-    if isinstance(op, m.StoreGlobal) and op.pred is not None:
+    if isinstance(op, ops.StoreGlobal) and op.pred is not None:
         yield "no pred", replace(op, pred=None)
-    if isinstance(op, b.WarpgroupIndex):
-        yield "the first", t.Constant(result=op.result, value=0)
-    if isinstance(op, t.If):
+    if isinstance(op, ops.WarpgroupIndex):
+        yield "the first", ops.Constant(result=op.result, value=0)
+    if isinstance(op, ops.If):
         yield "the other way if", replace(op, then=op.orelse, orelse=op.then)
 
 
@@ -109,11 +108,11 @@ def other_values(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
         for other in known if isinstance(held.type, Accumulator) else ():
             if other.type == held.type and other not in operands(op):
                 yield f"acc %{other.name}", replace_operand(op, held, other)
-    if isinstance(op, f.MatrixOperand) and op.start is not None:
+    if isinstance(op, ops.SmemDescriptor) and op.start is not None:
         for other in known:
             if other.type == op.start.type and other != op.start:
                 yield f"start %{other.name}", replace(op, start=other)
-    if isinstance(op, b.ForRange):
+    if isinstance(op, ops.ForRange):
         for field in ("start", "stop", "step"):
             held: Value = getattr(op, field)
             for other in known[-LAST:]:
@@ -123,13 +122,13 @@ def other_values(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
 
 def depths(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """All rings of a depth shallower, or deeper, by one."""
-    for num in sorted({op.num for op in kernel.ops if isinstance(op, b.Advance)}):
+    for num in sorted({op.num for op in kernel.ops if isinstance(op, ops.Advance)}):
         for by in (-1, 1):
 
             def region(before: Region, num: int = num, by: int = by) -> Region:
                 return tuple(
                     replace(op, num=num + by)
-                    if isinstance(op, b.Advance) and op.num == num
+                    if isinstance(op, ops.Advance) and op.num == num
                     else with_regions(op, region)
                     for op in before
                 )
@@ -140,7 +139,9 @@ def depths(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
 def moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """A release, a wait or a fence two places earlier or later."""
     for at, op in enumerate(walk(kernel.body)):
-        if not isinstance(op, b.ArriveBarrier | b.WaitBarrier | b.FenceAsyncProxy | f.WgmmaWait):
+        if not isinstance(
+            op, ops.MbarrierArrive | ops.MbarrierWait | ops.FenceAsyncProxy | ops.WgmmaWait
+        ):
             continue
         for by in (-2, 2):
 
@@ -179,11 +180,11 @@ def fields_of(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
 def omitted(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """Ops without results left out, done twice, or under a condition that does not hold."""
     never = Value("never", Tile(DTYPES["bool"]))
-    false = t.Constant(result=never, value=False)
+    false = ops.Constant(result=never, value=False)
     for at, op in enumerate(walk(kernel.body)):
-        if results_of(op) or isinstance(op, t.Yield) or regions(op):
+        if results_of(op) or isinstance(op, ops.Yield) or regions(op):
             continue
-        test = t.If(cond=never, then=(op, t.Yield()), orelse=(t.Yield(),))
+        test = ops.If(cond=never, then=(op, ops.Yield()), orelse=(ops.Yield(),))
         for what, made in ("omit", ()), ("double", (op, op)), ("never", (test,)):
             body = exchange(kernel, at, *made).body
             body = (false, *body) if what == "never" else body

@@ -99,7 +99,7 @@ def check(arrays: dict[str, Any]) -> None:
 def gemm_by_threads(*changes: tuple[str, str]) -> Kernel:
     """The sample with its operands copied by all threads of the load partition, without TMA."""
     copies = (
-        "          arrive_expect_tx(barriers=%full, state=%f1, tx_bytes=32768)\n",
+        "          mbarrier_arrive_expect_tx(barriers=%full, state=%f1, tx_bytes=32768)\n",
         "          tma_load(map=%a_map, coordinates=(%m, %k), shared=%slots, state=%f1, "
         "barriers=%full)\n",
         "          tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, offset=16384, "
@@ -111,7 +111,7 @@ def gemm_by_threads(*changes: tuple[str, str]) -> Kernel:
         "          thread_load(tensor=%B, coordinates=(%n, %k), row_dim=0, rows=128, columns=64, "
         'swizzle="128B", shared=%slots, offset=16384, state=%f1)\n',
         "          fence_async_proxy()\n"
-        "          arrive_barrier(barriers=%full, state=%f1, each_thread=True)\n",
+        "          mbarrier_arrive(barriers=%full, state=%f1, each_thread=True)\n",
     )
     elect = (
         "    elect() {\n      %free",

@@ -4,39 +4,37 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, results_of
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
 from wsdsl.ir.printer import print_head
 from wsdsl.ir.rewriter import walk, with_regions
 
 DELETED = (
-    b.InitializeBarriers,
-    b.FenceBarrierInit,
-    b.SyncCta,
-    b.SyncWarp,
-    b.SyncCluster,
-    b.NamedBarrierSync,
-    b.NamedBarrierArrive,
-    b.ArriveFlag,
-    b.WaitFlag,
-    b.SetMaxRegisters,
-    b.WaitBarrier,
-    b.ArriveBarrier,
-    b.ArriveExpectTx,
-    b.FenceAsyncProxy,
-    m.TmaLoad,
-    m.TmaStore,
-    m.ThreadStore,
-    m.TmaStoreCommit,
-    m.TmaStoreWait,
-    m.StoreShared,
-    m.ThreadLoad,
-    m.SendFragment,
-    f.WgmmaFence,
-    f.WgmmaCommit,
-    f.WgmmaWait,
+    ops.MbarrierInit,
+    ops.FenceMbarrierInit,
+    ops.SyncCta,
+    ops.SyncWarp,
+    ops.SyncCluster,
+    ops.NamedBarrierSync,
+    ops.NamedBarrierArrive,
+    ops.SemaphoreArrive,
+    ops.SemaphoreWait,
+    ops.Setmaxnreg,
+    ops.MbarrierWait,
+    ops.MbarrierArrive,
+    ops.MbarrierArriveExpectTx,
+    ops.FenceAsyncProxy,
+    ops.TmaLoad,
+    ops.TmaStore,
+    ops.ThreadStore,
+    ops.TmaStoreCommit,
+    ops.TmaStoreWait,
+    ops.StoreShared,
+    ops.ThreadLoad,
+    ops.SendFragment,
+    ops.WgmmaFence,
+    ops.WgmmaCommit,
+    ops.WgmmaWait,
 )
 
 
@@ -55,54 +53,54 @@ def exchange(kernel: Kernel, at: int | Op, *new: Op) -> Kernel:
 
 def changes(op: Op) -> Iterator[tuple[str, Op]]:
     match op:
-        case b.InitialState():
+        case ops.InitialState():
             yield "parity", replace(op, parity=1 - op.parity)
-        case b.AllocateBarriers():
+        case ops.AllocateMbarriers():
             for by in (-1, 1):
                 yield f"arrivals {by:+d}", replace(op, arrivals=op.arrivals + by)
-        case b.ArriveExpectTx():
+        case ops.MbarrierArriveExpectTx():
             for by in (-op.tx_bytes // 2, -16, 16, op.tx_bytes):
                 yield f"tx_bytes {by:+d}", replace(op, tx_bytes=op.tx_bytes + by)
-        case b.Advance():
+        case ops.Advance():
             for by in (-1, 1):
                 yield f"num {by:+d}", replace(op, num=op.num + by)
-        case b.SetMaxRegisters():
+        case ops.Setmaxnreg():
             for by in (-8, 8):
                 yield f"count {by:+d}", replace(op, count=op.count + by)
             yield "increase", replace(op, increase=not op.increase)
-        case b.ArriveBarrier():
+        case ops.MbarrierArrive():
             if op.pred is not None:
                 yield "no pred", replace(op, pred=None)
             if op.cta is not None:
                 yield "own cta", replace(op, cta=None)
             yield "each thread", replace(op, each_thread=not op.each_thread)
-        case b.ArriveFlag():
+        case ops.SemaphoreArrive():
             once = replace(op, by=None, wrap=None)
             yield "amount", replace(once, amount=-op.amount)
             yield "once", once
             yield "release", replace(op, release=not op.release)
-        case m.TmaStoreWait() | f.WgmmaWait():
+        case ops.TmaStoreWait() | ops.WgmmaWait():
             yield "pending +1", replace(op, pending=op.pending + 1)
             if op.pending:
                 yield "pending 0", replace(op, pending=0)
-            if isinstance(op, m.TmaStoreWait):
+            if isinstance(op, ops.TmaStoreWait):
                 yield "read", replace(op, read=not op.read)
-        case m.TmaLoad() if op.multicast is not None:
+        case ops.TmaLoad() if op.multicast is not None:
             yield "own cta", replace(op, multicast=None)
-        case m.SendFragment():
+        case ops.SendFragment():
             if op.shift is not None:
                 yield "no shift", replace(op, shift=None)
             for by in (-4096, 4096):
                 yield f"offset {by:+d}", replace(op, offset=op.offset + by)
-        case b.NamedBarrierSync() | b.NamedBarrierArrive():
+        case ops.NamedBarrierSync() | ops.NamedBarrierArrive():
             for by in (-1, 1):
                 count = op.num_warpgroups + by
                 yield f"num_warpgroups {by:+d}", replace(op, num_warpgroups=count)
             yield "barrier", replace(op, barrier=op.barrier % 15 + 1)
-        case f.MatrixOperand():
+        case ops.SmemDescriptor():
             other = "64B" if op.swizzle == "128B" else "128B"
             yield "swizzle", replace(op, swizzle=other)
-        case m.MakeTensorMap():
+        case ops.MakeTensorMap():
             other = "64B" if op.swizzle == "128B" else "128B"
             yield "swizzle", replace(op, swizzle=other)
         case _:

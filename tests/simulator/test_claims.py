@@ -27,18 +27,18 @@ def run(kernel: Kernel, seed: int) -> SimulationReport:
 def test_each_tile_is_done_once(form: str, seed: int) -> None:
     """Whoever claims it: each asks once for a tile that it does."""
     report = run(claimed(form), seed)
-    assert report.op_counts["load warpgroup 0"]["ClaimCluster"] == TILES[form]
+    assert report.op_counts["load warpgroup 0"]["ClcTryCancel"] == TILES[form]
 
 
 BROKEN = {
-    "delete claim_cluster": "deadlock",
-    "twice claim_cluster": "it overwrites item",
-    "delete arrive_expect_tx": "deadlock",
-    "bytes -16 arrive_expect_tx": "no op has written it|is outstanding",
-    "bytes +16 arrive_expect_tx": "deadlock",
-    "delete arrive_barrier": "deadlock",
-    "twice arrive_barrier": "may count in its phase|whose phase",
-    "own barrier arrive_barrier": "deadlock",
+    "delete clc_try_cancel": "deadlock",
+    "twice clc_try_cancel": "it overwrites item",
+    "delete mbarrier_arrive_expect_tx": "deadlock",
+    "bytes -16 mbarrier_arrive_expect_tx": "no op has written it|is outstanding",
+    "bytes +16 mbarrier_arrive_expect_tx": "deadlock",
+    "delete mbarrier_arrive": "deadlock",
+    "twice mbarrier_arrive": "may count in its phase|whose phase",
+    "own barrier mbarrier_arrive": "deadlock",
     "delete fence_async_proxy": "fence_async_proxy",
     "delete sync_warp": "it overwrites item",
     "swapped sync_warp": "it overwrites item",
@@ -46,7 +46,7 @@ BROKEN = {
     "same index for_range": "deadlock|wrote other bits|no cluster is left",
     "other CTA if": "deadlock",
     "both CTAs if": "it overwrites item",
-    "arrivals +1 allocate_barriers": "deadlock",
+    "arrivals +1 allocate_mbarriers": "deadlock",
 }
 
 

@@ -15,12 +15,12 @@ kernel spread @ scheduled (%X: tensor<bf16[M, 64]>, %Y: tensor<bf16[N, 64]>) {
   %x_map: tensor_map = make_tensor_map(tensor=%X, box=(32, 64), swizzle="128B")
   %y_map: tensor_map = make_tensor_map(tensor=%Y, box=(16, 64), swizzle="128B")
   %slots: shared<8192 x 2> = allocate_shared(label="slots", offset=0)
-  %full: mbarrier<2> = allocate_barriers(label="full", arrivals=1, offset=16384)
-  %empty: mbarrier<2> = allocate_barriers(label="empty", arrivals=2, offset=16400)
+  %full: mbarrier<2> = allocate_mbarriers(label="full", arrivals=1, offset=16384)
+  %empty: mbarrier<2> = allocate_mbarriers(label="empty", arrivals=2, offset=16400)
   elect() {
-    initialize_barriers(barriers=%full)
-    initialize_barriers(barriers=%empty)
-    fence_barrier_init()
+    mbarrier_init(barriers=%full)
+    mbarrier_init(barriers=%empty)
+    fence_mbarrier_init()
   }
   sync_cluster()
   %rank: i32 = cta_rank()
@@ -42,8 +42,8 @@ kernel spread @ scheduled (%X: tensor<bf16[M, 64]>, %Y: tensor<bf16[N, 64]>) {
         %row: i32 = map(fn="mul", args=(%t, %c64))
         %c32: i32 = constant(value=32)
         %below: i32 = map(fn="add", args=(%row, %c32))
-        wait_barrier(barriers=%empty, state=%p)
-        arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)
+        mbarrier_wait(barriers=%empty, state=%p)
+        mbarrier_arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)
         if(cond=%is_first) {
           tma_load(map=%x_map, coordinates=(%row, %zero), shared=%slots, state=%p,
             barriers=%full, multicast=%both)
@@ -63,15 +63,15 @@ kernel spread @ scheduled (%X: tensor<bf16[M, 64]>, %Y: tensor<bf16[N, 64]>) {
     %f0: state = initial_state(parity=0)
     %f_end: state, %item_end: i32 = for_range(index=%t_1: i32, start=%first, stop=%up, step=%num,
         init=(%f0, %zero), args=(%f: state, %item: i32)) {
-      wait_barrier(barriers=%full, state=%f)
+      mbarrier_wait(barriers=%full, state=%f)
       %in: i32 = map(fn="mul", args=(%t_1, %c64))
       %out: i32 = map(fn="add", args=(%in, %base))
       tma_store(map=%y_map, coordinates=(%out, %zero), row_dim=0, shared=%slots, item=%item)
       tma_store_commit()
       tma_store_wait(pending=0)
       named_barrier_sync(barrier=1, num_warpgroups=1)
-      arrive_barrier(barriers=%empty, state=%f, cta=%zero)
-      arrive_barrier(barriers=%empty, state=%f, cta=%one)
+      mbarrier_arrive(barriers=%empty, state=%f, cta=%zero)
+      mbarrier_arrive(barriers=%empty, state=%f, cta=%one)
       %f2: state = advance(state=%f, num=2)
       %other: i32 = map(fn="sub", args=(%one, %item))
       yield(values=(%f2, %other))
@@ -106,7 +106,7 @@ def test_multicast(seed: int) -> None:
 
 
 END = "  }\n  sync_cluster()\n}"
-ARRIVE = "      arrive_barrier(barriers=%empty, state=%f, cta=%one)\n"
+ARRIVE = "      mbarrier_arrive(barriers=%empty, state=%f, cta=%one)\n"
 BOTH = "both: i32 = constant(value=3)"
 WRONG = {
     "no remote arrival": (
@@ -160,10 +160,10 @@ kernel ends @ scheduled (%X: tensor<bf16[M, 64]>) {
   launch_grid(tiles=(("128", 128),), cluster=2)
   %x_map: tensor_map = make_tensor_map(tensor=%X, box=(64, 64), swizzle="128B")
   %slots: shared<8192 x 1> = allocate_shared(label="slots", offset=0)
-  %full: mbarrier<1> = allocate_barriers(label="full", arrivals=1, offset=8192)
+  %full: mbarrier<1> = allocate_mbarriers(label="full", arrivals=1, offset=8192)
   elect() {
-    initialize_barriers(barriers=%full)
-    fence_barrier_init()
+    mbarrier_init(barriers=%full)
+    fence_mbarrier_init()
   }
   sync_cluster()
   %rank: i32 = cta_rank()
@@ -173,11 +173,11 @@ kernel ends @ scheduled (%X: tensor<bf16[M, 64]>) {
   %leads: bool = map(fn="eq", args=(%rank, %zero))
   if(cond=%leads) {
     elect() {
-      arrive_expect_tx(barriers=%full, state=%start, tx_bytes=8192)
+      mbarrier_arrive_expect_tx(barriers=%full, state=%start, tx_bytes=8192)
       tma_load(map=%x_map, coordinates=(%zero, %zero), shared=%slots, state=%start,
         barriers=%full, multicast=%both)
     }
-    wait_barrier(barriers=%full, state=%start)
+    mbarrier_wait(barriers=%full, state=%start)
     yield()
   } { yield() }
 }

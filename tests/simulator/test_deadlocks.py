@@ -10,17 +10,17 @@ from wsdsl.simulator.simulation_error import SimulationError
 RELEASE_AT_ONCE = (
     ("wgmma_wait(pending=1)", "wgmma_wait(pending=0)"),
     ("state=%before, pred=%more", "state=%s1"),
-    ("arrive_barrier(barriers=%empty, state=%last, pred=%any)\n", "\n"),
+    ("mbarrier_arrive(barriers=%empty, state=%last, pred=%any)\n", "\n"),
 )
 
 PROLOGUE = """
 kernel pair @ scheduled () {
-  %left: mbarrier<1> = allocate_barriers(label="left", arrivals=1, offset=0)
-  %right: mbarrier<1> = allocate_barriers(label="right", arrivals=1, offset=8)
+  %left: mbarrier<1> = allocate_mbarriers(label="left", arrivals=1, offset=0)
+  %right: mbarrier<1> = allocate_mbarriers(label="right", arrivals=1, offset=8)
   elect() {
-    initialize_barriers(barriers=%left)
-    initialize_barriers(barriers=%right)
-    fence_barrier_init()
+    mbarrier_init(barriers=%left)
+    mbarrier_init(barriers=%right)
+    fence_mbarrier_init()
   }
   sync_cta()
   %start: state = initial_state(parity=0)
@@ -65,12 +65,12 @@ def test_each_waits_for_the_other(seed: int) -> None:
         PROLOGUE
         + """
       partition(role="load") {
-        wait_barrier(barriers=%left, state=%start)
-        arrive_barrier(barriers=%right, state=%start)
+        mbarrier_wait(barriers=%left, state=%start)
+        mbarrier_arrive(barriers=%right, state=%start)
       }
       partition(role="compute") {
-        wait_barrier(barriers=%right, state=%start)
-        arrive_barrier(barriers=%left, state=%start)
+        mbarrier_wait(barriers=%right, state=%start)
+        mbarrier_arrive(barriers=%left, state=%start)
       }
     }"""
     )
@@ -78,8 +78,8 @@ def test_each_waits_for_the_other(seed: int) -> None:
         simulate(parse_kernel(text), {}, seed=seed)
     assert "load warpgroup 0 waits for `left` stage 0, parity 0" in str(caught.value)
     assert "compute warpgroup 0 waits for `right` stage 0, parity 0" in str(caught.value)
-    first = "arrive_barrier(barriers=%right, state=%start)"
-    wait = "wait_barrier(barriers=%left, state=%start)"
+    first = "mbarrier_arrive(barriers=%right, state=%start)"
+    wait = "mbarrier_wait(barriers=%left, state=%start)"
     fixed = text.replace(wait, "").replace(first, f"{first}\n{wait}")
     simulate(parse_kernel(fixed), {}, seed=seed)
 
@@ -89,7 +89,7 @@ def test_a_partition_that_has_ended_is_told() -> None:
         PROLOGUE
         + """
       partition(role="load") { }
-      partition(role="compute") { wait_barrier(barriers=%right, state=%start) }
+      partition(role="compute") { mbarrier_wait(barriers=%right, state=%start) }
     }"""
     )
     with pytest.raises(SimulationError, match="load warpgroup 0 has ended"):
@@ -110,15 +110,15 @@ def test_not_all_meet() -> None:
 
 def test_registers_that_nobody_gives_back() -> None:
     with pytest.raises(SimulationError, match=r"registers per thread .* has 0"):
-        run(gemm(("set_max_registers(count=40, increase=False)", "")))
+        run(gemm(("setmaxnreg(count=40, increase=False)", "")))
 
 
 def test_arrivals_of_every_thread() -> None:
     text = (
         PROLOGUE.replace('label="left", arrivals=1', 'label="left", arrivals=128')
         + """
-      partition(role="load") { arrive_barrier(barriers=%left, state=%start, each_thread=True) }
-      partition(role="compute") { wait_barrier(barriers=%left, state=%start) }
+      partition(role="load") { mbarrier_arrive(barriers=%left, state=%start, each_thread=True) }
+      partition(role="compute") { mbarrier_wait(barriers=%left, state=%start) }
     }"""
     )
     simulate(parse_kernel(text), {})

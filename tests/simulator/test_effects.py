@@ -22,13 +22,11 @@ from tests.kernels import CASES
 from tests.quantized.test_product import BF16, normal
 from tests.scaled_kernels import SCALED
 from wsdsl import Schedule
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import mapped_tensors, touch_of
 from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.tcgen05 import FreeTensorMemory, TensorColumns
+from wsdsl.ir.ops import Tcgen05Dealloc, TmemColumns
 from wsdsl.ir.verify.attribute_agreement import reach
 from wsdsl.ir.verify.threads import THREADS, threads_of
 from wsdsl.kernels import quantized
@@ -65,9 +63,9 @@ class Run:
     def items(self) -> list[tuple[str, str, int, int, int]]:
         """Space, name, first address, and size and number of items of each array."""
         found: list[tuple[str, str, int, int, int]] = []
-        for op in self.kernel.of(m.AllocateShared, TensorColumns):
+        for op in self.kernel.of(ops.AllocateShared, TmemColumns):
             kind: Any = op.result.type
-            if isinstance(op, TensorColumns):
+            if isinstance(op, TmemColumns):
                 found.append(("tensor", op.result.name, op.first, kind.columns, kind.num))
             else:
                 found.append(("shared", op.result.name, op.offset, kind.bytes, kind.num))
@@ -87,10 +85,10 @@ class Run:
         raise AssertionError(f"no array is at {at[0]}: {effect}")
 
     def accesses(self, *spaces: str) -> Iterator[Effect]:
-        """Return accesses to items; FreeTensorMemory is none of one."""
+        """Return accesses to items; Tcgen05Dealloc is none of one."""
         kinds = "read", "write", "add"
         found = (e for e in self.effects if e.kind in kinds and e.space in spaces)
-        return (e for e in found if not isinstance(e.op, FreeTensorMemory))
+        return (e for e in found if not isinstance(e.op, Tcgen05Dealloc))
 
     @cached_property
     def num_warpgroups(self) -> int:
@@ -155,11 +153,12 @@ def runs() -> list[Run]:
     return found
 
 
-NOT_RUN = {b.LaunchNarrowing}
+NOT_RUN = {ops.LaunchNarrowing}
 """The simulator runs the kernel of one width, without it."""
 BY_ALL_THREADS = {
-    b.ArriveFlag, b.LaunchDependents, b.WaitFlag, b.WaitPredecessor, b.WarpgroupIndex,
-    m.StoreGlobal, t.Bitcast, t.Cast, t.Constant, t.DimSize, t.Full,
+    ops.SemaphoreArrive, ops.GriddepLaunchDependents, ops.SemaphoreWait, ops.GriddepWait,
+    ops.WarpgroupIndex, ops.StoreGlobal, ops.Bitcast, ops.Cast, ops.Constant, ops.DimSize,
+    ops.Full,
 }  # fmt: skip
 """Ops that one thread may run, too, which no kernel makes use of."""
 
@@ -204,7 +203,7 @@ def test_shared_accesses_are_within_reach() -> None:
         for e in run.accesses("shared"):
             size, fault = reach(e.op, run.kernel.definers)
             shifted = getattr(e.op, "shift", None) is not None
-            if size and not shifted and not (isinstance(e.op, m.StoreShared) and e.op.item):
+            if size and not shifted and not (isinstance(e.op, ops.StoreShared) and e.op.item):
                 _, _, at = run.place(e)
                 first = getattr(e.op, "offset", 0)
                 assert not fault and first <= at.min() and at.max() < first + size, e
@@ -212,16 +211,16 @@ def test_shared_accesses_are_within_reach() -> None:
     assert {kind.__name__ for kind in checked} == {
         "TmaLoad", "ThreadLoad", "ClearPanels", "LoadPanels", "LoadShared", "StorePartials",
         "ReducePartials", "SendFragment", "ReceiveFragment", "StoreShared", "StoreTransposed",
-        "LoadTransposed", "StoreScales", "TensorCopy",
+        "LoadTransposed", "StoreScaleFactors", "Tcgen05Cp",
     }  # fmt: skip
 
 
 WIDER = {
     ("part", "ClearPanels"),
     ("part", "Wgmma"),
-    ("histogram", "StoreCounters"),
+    ("histogram", "StoreBins"),
     ("widths", "TmaLoad"),
-    ("scale factors", "StoreScales"),
+    ("scale factors", "StoreScaleFactors"),
 }
 """The prover takes more than is accessed: whole items where the size of the problem decides."""
 

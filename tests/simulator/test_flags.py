@@ -24,11 +24,11 @@ kernel hand_over @ scheduled (%W: tensor<f32[M, 32]>, %F: tensor<i32[P]>, %Y: te
   %value: frag<f32[64x32]> = full(value=%tall)
   store_global(tensor=%W, index=(%rows, %columns), value=%value)
   named_barrier_sync(barrier=1, num_warpgroups=1)
-  arrive_flag(tensor=%F, index=(%i,), amount=2)
+  semaphore_arrive(tensor=%F, index=(%i,), amount=2)
   %next: i32 = map(fn="add", args=(%i, %one))
   %other: i32 = map(fn="mod", args=(%next, %n))
   %two: i32 = constant(value=2)
-  wait_flag(tensor=%F, index=(%other,), count=%two)
+  semaphore_wait(tensor=%F, index=(%other,), count=%two)
   %row1: i32 = map(fn="mul", args=(%other, %c64))
   %from: frag<i32[64x1]> = iota(start=%row1)
   %held: frag<f32[64x32]> = load_global(tensor=%W, index=(%from, %columns))
@@ -36,8 +36,8 @@ kernel hand_over @ scheduled (%W: tensor<f32[M, 32]>, %F: tensor<i32[P]>, %Y: te
 }
 """
 SYNC = "  named_barrier_sync(barrier=1, num_warpgroups=1)\n"
-ARRIVE = "  arrive_flag(tensor=%F, index=(%i,), amount=2)\n"
-WAIT = "  wait_flag(tensor=%F, index=(%other,), count=%two)\n"
+ARRIVE = "  semaphore_arrive(tensor=%F, index=(%i,), amount=2)\n"
+WAIT = "  semaphore_wait(tensor=%F, index=(%other,), count=%two)\n"
 GRID = ('"persistent"', '"grid"')
 
 
@@ -128,11 +128,11 @@ kernel resets @ scheduled (%F: tensor<i32[1]>) {
   %zero: i32 = constant(value=0)
   %is_first: bool = map(fn="eq", args=(%i, %zero))
   if(cond=%is_first) {
-    wait_flag(tensor=%F, index=(%zero,), count=%zero)
+    semaphore_wait(tensor=%F, index=(%zero,), count=%zero)
     store_global(tensor=%F, index=(%zero,), value=%zero)
     yield()
   } {
-    arrive_flag(tensor=%F, index=(%zero,))
+    semaphore_arrive(tensor=%F, index=(%zero,))
     yield()
   }
 }
@@ -160,7 +160,7 @@ kernel early @ scheduled (%W: tensor<f32[P]>, %F: tensor<i32[1]>, %Y: tensor<f32
   %last: i32 = constant(value=2)
   %waits: bool = map(fn="eq", args=(%i, %last))
   if(cond=%waits) {
-    wait_flag(tensor=%F, index=(%zero,), count=%one)
+    semaphore_wait(tensor=%F, index=(%zero,), count=%one)
     %a: f32 = load_global(tensor=%W, index=(%zero,))
     %b: f32 = load_global(tensor=%W, index=(%one,))
     %c: f32 = map(fn="add", args=(%a, %b))
@@ -169,7 +169,7 @@ kernel early @ scheduled (%W: tensor<f32[P]>, %F: tensor<i32[1]>, %Y: tensor<f32
   } {
     store_global(tensor=%W, index=(%i,), value=%f)
     named_barrier_sync(barrier=1, num_warpgroups=1)
-    arrive_flag(tensor=%F, index=(%zero,))
+    semaphore_arrive(tensor=%F, index=(%zero,))
     yield()
   }
 }
@@ -197,10 +197,10 @@ kernel by_tma @ scheduled (%W: tensor<bf16[M, 64]>, %F: tensor<i32[P]>, %Y: tens
   %all_map: tensor_map = make_tensor_map(tensor=%W, box=(64, 64), swizzle="128B")
   %y_map: tensor_map = make_tensor_map(tensor=%Y, box=(16, 64), swizzle="128B")
   %slot: shared<8192 x 2> = allocate_shared(label="slot", offset=0)
-  %full: mbarrier<1> = allocate_barriers(label="full", arrivals=1, offset=16384)
+  %full: mbarrier<1> = allocate_mbarriers(label="full", arrivals=1, offset=16384)
   elect() {
-    initialize_barriers(barriers=%full)
-    fence_barrier_init()
+    mbarrier_init(barriers=%full)
+    fence_mbarrier_init()
   }
   sync_cta()
   %i: i32 = cta_index()
@@ -218,17 +218,17 @@ kernel by_tma @ scheduled (%W: tensor<bf16[M, 64]>, %F: tensor<i32[P]>, %Y: tens
   tma_store_commit()
   tma_store_wait(pending=0, read=False)
   named_barrier_sync(barrier=1, num_warpgroups=1)
-  arrive_flag(tensor=%F, index=(%i,))
+  semaphore_arrive(tensor=%F, index=(%i,))
   %next: i32 = map(fn="add", args=(%i, %one))
   %other: i32 = map(fn="mod", args=(%next, %n))
   %from: i32 = map(fn="mul", args=(%other, %c64))
   %start: state = initial_state(parity=0)
   elect() {
-    arrive_expect_tx(barriers=%full, state=%start, tx_bytes=8192)
-    wait_flag(tensor=%F, index=(%other,), count=%one)
+    mbarrier_arrive_expect_tx(barriers=%full, state=%start, tx_bytes=8192)
+    semaphore_wait(tensor=%F, index=(%other,), count=%one)
     tma_load(map=%all_map, coordinates=(%from, %zero), shared=%slot, state=%start, barriers=%full)
   }
-  wait_barrier(barriers=%full, state=%start)
+  mbarrier_wait(barriers=%full, state=%start)
   tma_store(map=%y_map, coordinates=(%row, %zero), row_dim=0, shared=%slot, item=%zero)
   tma_store_commit()
   tma_store_wait(pending=0)
@@ -240,7 +240,8 @@ BY_TMA_WRONG = {
     "no sync before the arrival": (
         r"it reads W\[.*not ordered after the tma_store_wait", (SYNC, "")),
     "no wait": (
-        r"it (reads|writes) W\[", ("    wait_flag(tensor=%F, index=(%other,), count=%one)\n", "")),
+        r"it (reads|writes) W\[",
+        ("    semaphore_wait(tensor=%F, index=(%other,), count=%one)\n", "")),
 }  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def test_map_and_descriptor_that_disagree_give_wrong_data() -> None:
 
 
 ACCUMULATES_AT_ONCE = ('fn="gt", args=(%k_1, %zero)', 'fn="ge", args=(%k_1, %zero)')
-ALL_INITIALISE = ("tma_store_wait(pending=0, read=False)", "initialize_barriers(barriers=%full)")
+ALL_INITIALISE = ("tma_store_wait(pending=0, read=False)", "mbarrier_init(barriers=%full)")
 OLD_VALUE = ("yield(values=(%acc2, %s2, %s1))", "yield(values=(%acc1, %s2, %s1))")
 MISUSE = [
     ("stage 4 of `empty`", ("num=4", "num=5")),

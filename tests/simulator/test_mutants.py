@@ -13,10 +13,10 @@ from wsdsl.simulator.simulation_error import SimulationError
 SEEDS = range(2)
 
 HARMLESS = {
-    "twice fence_barrier_init": "a fence more",
+    "twice fence_mbarrier_init": "a fence more",
     "twice sync_cta": "all threads meet twice",
-    "twice set_max_registers": "the second asks for what is held",
-    "twice wait_barrier": "the phase has not moved on: its consumer has not arrived",
+    "twice setmaxnreg": "the second asks for what is held",
+    "twice mbarrier_wait": "the phase has not moved on: its consumer has not arrived",
     "twice wgmma_fence": "a fence more",
     "twice wgmma_commit": "an empty group: the waits that follow cover one real group more",
     "twice wgmma_wait": "nothing is left to wait for",
@@ -27,11 +27,11 @@ HARMLESS = {
     "pending 0 wgmma_wait": "waits for more",
     "pending 0 tma_store_wait": "waits for more",
     "read tma_store_wait": "waits for the writes too; the last may leave them to the kernel's end",
-    "no pred arrive_barrier last": "%any holds whenever K > 0; when K = 0 nobody ever waits",
+    "no pred mbarrier_arrive last": "%any holds whenever K > 0; when K = 0 nobody ever waits",
 }
 WRONG_DATA = {
     "delete tma_store": "nothing is written",
-    "swizzle matrix_operand": "the operand is read as it does not lie",
+    "swizzle smem_descriptor": "the operand is read as it does not lie",
 }
 
 
@@ -74,7 +74,14 @@ def test_lists_name_real_mutants() -> None:
 
 
 def test_every_synchronising_line_is_deleted() -> None:
-    words = ("wait_barrier(", "arrive_barrier(", "arrive_expect_tx(", "fence", "sync_", "commit(")
+    words = (
+        "mbarrier_wait(",
+        "mbarrier_arrive(",
+        "mbarrier_arrive_expect_tx(",
+        "fence",
+        "sync_",
+        "commit(",
+    )
     lines = [line for line in sample_text("gemm").splitlines() if any(w in line for w in words)]
     deleted = [what for what, _ in MUTANTS if what.startswith("delete")]
     assert len(lines) > 15

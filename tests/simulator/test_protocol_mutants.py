@@ -36,7 +36,7 @@ CASES: dict[str, tuple[str, Check, list[str]]] = {
     "registers": (
         test_register_operands.GEMM,
         test_register_operands.check,
-        ["arrive_barrier(barriers=%empty, state=%last)"],  # nobody waits for it
+        ["mbarrier_arrive(barriers=%empty, state=%last)"],  # nobody waits for it
     ),
 }
 """Text, what is asked of a run, and what is harmless to break."""

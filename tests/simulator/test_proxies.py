@@ -33,10 +33,10 @@ def test_each_mutant(what: str, kernel: Kernel) -> None:
 
 
 def test_what_is_said() -> None:
-    fence = "          fence_async_proxy()\n          arrive_barrier(barriers=%full"
+    fence = "          fence_async_proxy()\n          mbarrier_arrive(barriers=%full"
     with pytest.raises(SimulationError, match="no fence_async_proxy of its threads"):
-        run(gemm_by_threads((fence, "          arrive_barrier(barriers=%full")))
-    arrive = "arrive_barrier(barriers=%full, state=%f1, each_thread=True)"
+        run(gemm_by_threads((fence, "          mbarrier_arrive(barriers=%full")))
+    arrive = "mbarrier_arrive(barriers=%full, state=%f1, each_thread=True)"
     late = (fence.split("\n")[0] + "\n", ""), (arrive, arrive + "\n fence_async_proxy()")
     with pytest.raises(SimulationError, match=r"no synchronization follows|no fence_async_proxy"):
         run(gemm_by_threads(*late))

@@ -18,12 +18,12 @@ kernel registers @ scheduled (%A: tensor<f32[64, K]>, %B: tensor<bf16[N, K]>,
   launch_grid(tiles=(("N", 64),), scheduler="grid")
   %b_map: tensor_map = make_tensor_map(tensor=%B, box=(64, 64), swizzle="128B")
   %slots: shared<8192 x 2> = allocate_shared(label="slots", offset=0)
-  %full: mbarrier<2> = allocate_barriers(label="full", arrivals=1, offset=16384)
-  %empty: mbarrier<2> = allocate_barriers(label="empty", arrivals=1, offset=16400)
+  %full: mbarrier<2> = allocate_mbarriers(label="full", arrivals=1, offset=16384)
+  %empty: mbarrier<2> = allocate_mbarriers(label="empty", arrivals=1, offset=16400)
   elect() {
-    initialize_barriers(barriers=%full)
-    initialize_barriers(barriers=%empty)
-    fence_barrier_init()
+    mbarrier_init(barriers=%full)
+    mbarrier_init(barriers=%empty)
+    fence_mbarrier_init()
   }
   sync_cta()
   %i: i32 = cta_index()
@@ -36,8 +36,8 @@ kernel registers @ scheduled (%A: tensor<f32[64, K]>, %B: tensor<bf16[N, K]>,
       %p0: state = initial_state(parity=1)
       %p_end: state = for_range(index=%k: i32, start=%zero, stop=%k_size, step=%c64,
           init=(%p0,), args=(%p: state,)) {
-        wait_barrier(barriers=%empty, state=%p)
-        arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)
+        mbarrier_wait(barriers=%empty, state=%p)
+        mbarrier_arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)
         tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, state=%p, barriers=%full)
         %p2: state = advance(state=%p, num=2)
         yield(values=(%p2,))
@@ -58,20 +58,20 @@ kernel registers @ scheduled (%A: tensor<f32[64, K]>, %B: tensor<bf16[N, K]>,
       %wide: frag<f32[64x64]> = load_global(tensor=%A, index=(%rows, %at))
       %a: frag<bf16[64x64]> = cast(x=%wide)
       %left: frag<bf16[64x64] operand> = convert_layout(x=%a)
-      wait_barrier(barriers=%full, state=%f)
+      mbarrier_wait(barriers=%full, state=%f)
       %more: bool = map(fn="gt", args=(%k_1, %zero))
-      %b: smem_descriptor = matrix_operand(shared=%slots, state=%f, dtype="bf16",
+      %b: matrix_descriptor = smem_descriptor(shared=%slots, state=%f, dtype="bf16",
         rows=64, columns=64, swizzle="128B")
       wgmma_fence()
       %acc2: acc<f32[64x64]> = wgmma(acc=%acc1, a=%left, b=%b, accumulate=%more, dtype="bf16", k=64)
       wgmma_commit()
       wgmma_wait(pending=1, fragments=(%held,))
-      arrive_barrier(barriers=%empty, state=%before, pred=%more)
+      mbarrier_arrive(barriers=%empty, state=%before, pred=%more)
       %f2: state = advance(state=%f, num=2)
       yield(values=(%acc2, %f2, %f, %a))
     }
     %sum: frag<f32[64x64]> = wgmma_wait(pending=0, accumulators=(%acc3,), fragments=(%last_a,))
-    arrive_barrier(barriers=%empty, state=%last)
+    mbarrier_arrive(barriers=%empty, state=%last)
     %to: frag<i32[1x64]> = iota(start=%n)
     store_global(tensor=%C, index=(%rows, %to), value=%sum)
   }

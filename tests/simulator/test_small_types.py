@@ -8,7 +8,7 @@ import pytest
 
 import wsdsl
 from wsdsl.diagnostics import LaunchError, TypeCheckError
-from wsdsl.ir.ops.tile import Map
+from wsdsl.ir.ops import Map
 from wsdsl.ir.types import DTYPES, Tile
 from wsdsl.simulator.reference.arithmetic import convert, numpy_dtype, reinterpret, round_float
 

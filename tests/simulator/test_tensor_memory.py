@@ -11,12 +11,12 @@ from wsdsl.simulator.simulation import simulate
 from wsdsl.simulator.simulation_error import SimulationError
 
 BROKEN = {
-    "delete wait_barrier(barriers=%full_1": "no wait has completed a phase",
-    "delete wait_barrier(barriers=%empty_1": "may count in its phase",
-    "delete tensor_commit(barriers=%full_1": "deadlock",
-    "delete free_tensor_memory": "its tensor memory is not freed",
-    "column tensor_product": "columns",
-    "column tensor_load": "columns",
+    "delete mbarrier_wait(barriers=%full_1": "no wait has completed a phase",
+    "delete mbarrier_wait(barriers=%empty_1": "may count in its phase",
+    "delete tcgen05_commit(barriers=%full_1": "deadlock",
+    "delete tcgen05_dealloc": "its tensor memory is not freed",
+    "column tcgen05_mma": "columns",
+    "column tcgen05_ld": "columns",
 }
 
 
@@ -44,12 +44,12 @@ def test_any_order_gives_the_same(seed: int) -> None:
 
 
 SCALES_BROKEN = {
-    "delete wait_barrier(barriers=%full,": "no wait orders this|no op has written",
-    "delete wait_barrier(barriers=%empty,": "may count in its phase|no wait has completed a phase",
-    "delete store_scales": "no op has written",
-    "delete tensor_store_wait": "no tensor_store_wait covers it",
+    "delete mbarrier_wait(barriers=%full,": "no wait orders this|no op has written",
+    "delete mbarrier_wait(barriers=%empty,": "may count in its phase|no wait has completed a phase",
+    "delete store_scale_factors": "no op has written",
+    "delete tcgen05_wait_st": "no tcgen05_wait_st covers it",
     "delete fence_async_proxy": "no fence_async_proxy",
-    "state store_scales": "item|race|deadlock|writ",
+    "state store_scale_factors": "item|race|deadlock|writ",
 }
 
 

@@ -12,7 +12,7 @@ from wsdsl.cli.options import check_names
 from wsdsl.cli.source_argument import outputs
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.op import Region, Value, regions
-from wsdsl.ir.ops.tile import ForEach, ForTiles, Store
+from wsdsl.ir.ops import ForEach, ForTiles, Store
 from wsdsl.ir.types import Sizes, Tensor, Tile
 from wsdsl.lowering.axes import loop_variable
 

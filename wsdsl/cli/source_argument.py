@@ -11,7 +11,7 @@ import wsdsl
 from wsdsl.cli.options import UsageError, check_names
 from wsdsl.diagnostics import Finding, WsdslError
 from wsdsl.ir.op import Kernel as IrKernel
-from wsdsl.ir.ops.tile import Store
+from wsdsl.ir.ops import Store
 
 CACHE_OFF = Finding("WS1022 the cache is off", hint="set WSDSL_CACHE_DIR to a directory")
 

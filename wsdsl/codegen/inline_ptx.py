@@ -109,7 +109,7 @@ def barrier_arrive_remote(w: Writer, at: str, cta: str, pred: str | None, label:
     w.asm(ptx, [("i32", at), ("i32", cta), *_flag(pred)])
 
 
-def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: str, label: str) -> None:
+def barrier_mbarrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: str, label: str) -> None:
     """`tx_bytes`: a number, or a value."""
     shown, args = _number_or_value(tx_bytes)
     ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {shown};"
@@ -277,7 +277,7 @@ def expect_remote(w: Writer, barrier: At, cta: str, tx_bytes: int, label: str) -
 # The kernel in front -----------------------------------------------------------------------------
 
 
-def wait_predecessor(w: Writer) -> None:
+def griddep_wait(w: Writer) -> None:
     """LLVM's intrinsic touches no memory, and loads may pass it. (In front of the partitions it may
     be used: `sync_cta` follows.)
     """

@@ -17,16 +17,13 @@ from wsdsl.artifact.signature import (
     WorkspaceTensor,
 )
 from wsdsl.codegen.addresses.byte_vectors import MOST, may_be_words
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.complete_writes import written_whole
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.analysis.tensor_accesses import DIRECT, mapped_tensors, touches
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, once, operands
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.tcgen05 import AllocateTensorMemory
-from wsdsl.ir.ops.tile import DimSize
+from wsdsl.ir.ops import DimSize, Partition, Tcgen05Alloc
 from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
 
 
@@ -34,7 +31,7 @@ from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
 def signature(kernel: Kernel) -> Signature:
     """Read the launch signature off a SCHEDULED kernel."""
     maps: list[Argument] = []
-    for op in kernel.of(m.MakeTensorMap):
+    for op in kernel.of(ops.MakeTensorMap):
         narrowed = op.narrowed if op.narrower is not None else -1
         maps.append(MapArgument(op.tensor.name, op.box, op.swizzle, narrowed))
     direct = {op.tensor.name: op.tensor.as_tensor for op in kernel.of(*DIRECT)}
@@ -42,15 +39,15 @@ def signature(kernel: Kernel) -> Signature:
     for op in kernel.of(DimSize, *DIRECT):
         told = (op.dim,) if isinstance(op, DimSize) else op.tensor.as_tensor.dims
         sizes |= {d: None for d in told if isinstance(d, str)}
-    ends = [_end_of_shared(op) for op in kernel.of(m.AllocateShared, b.AllocateBarriers)]
-    ends += [op.offset + 8 for op in kernel.of(AllocateTensorMemory)]
+    ends = [_end_of_shared(op) for op in kernel.of(ops.AllocateShared, ops.AllocateMbarriers)]
+    ends += [op.offset + 8 for op in kernel.of(Tcgen05Alloc)]
     lent = [
         WorkspaceTensor(op.result.name, op.result.as_tensor, op.each, op.zeroed)
-        for op in kernel.of(m.AllocateGlobal)
+        for op in kernel.of(ops.AllocateGlobal)
     ]
-    grid = kernel.of(b.LaunchGrid)[-1] if kernel.of(b.LaunchGrid) else b.LaunchGrid(tiles=())
+    grid = kernel.of(ops.LaunchGrid)[-1] if kernel.of(ops.LaunchGrid) else ops.LaunchGrid(tiles=())
     # A product of 64 bits for each row, under way with others, costs more than the row is worth.
-    seldom = {op.tensor.name for op in kernel.of(m.LoadGlobal) if op.only is not None}
+    seldom = {op.tensor.name for op in kernel.of(ops.LoadGlobal) if op.only is not None}
     pointers: list[Argument] = []
     for name, tensor in direct.items():
         pointers.append(PointerArgument(name))
@@ -76,13 +73,13 @@ def signature(kernel: Kernel) -> Signature:
         ctas_per_sm=grid.ctas_per_sm,
         together=grid.together,
         lent=tuple(lent),
-        waits=bool(kernel.of(b.WaitPredecessor)),
+        waits=bool(kernel.of(ops.GriddepWait)),
         widths=widths,
         narrowed=grid.narrowed,
     )
 
 
-def _end_of_shared(op: m.AllocateShared | b.AllocateBarriers) -> int:
+def _end_of_shared(op: ops.AllocateShared | ops.AllocateMbarriers) -> int:
     kind = op.result.type
     assert isinstance(kind, Shared | Barriers)
     return op.offset + (kind.bytes if isinstance(kind, Shared) else 8) * kind.num
@@ -99,9 +96,9 @@ def access_of(kernel: Kernel) -> Access:
     found = list(touches(kernel))
     alignment: dict[str, int] = {}
     for op, touch in found:
-        if isinstance(op, m.LoadGlobal | m.StoreGlobal):
+        if isinstance(op, ops.LoadGlobal | ops.StoreGlobal):
             needed = op.tensor.as_tensor.dtype.size(op.vector)
-            if isinstance(op, m.LoadGlobal) and may_be_words(op):
+            if isinstance(op, ops.LoadGlobal) and may_be_words(op):
                 needed = 1 if touch.tensor in kernel.unaligned else MOST
             if op.tensor.as_tensor.packed:
                 needed = TMA_ALIGN

@@ -20,9 +20,16 @@ from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.hardware.swizzle import PACKED_SPAN
 from wsdsl.ir.op import Kernel, Value, operands, regions, results_of
-from wsdsl.ir.ops.fragment import AsAccumulator, EmptyAccumulator, Wgmma, WgmmaWait, ZeroUnless
-from wsdsl.ir.ops.mbarrier import ForRange, LaunchGrid
-from wsdsl.ir.ops.smem import AllocateGlobal
+from wsdsl.ir.ops import (
+    AllocateGlobal,
+    AsAccumulator,
+    EmptyAccumulator,
+    ForRange,
+    LaunchGrid,
+    Wgmma,
+    WgmmaWait,
+    ZeroUnless,
+)
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import I32, Accumulator, Fragment, Tensor
 

@@ -14,11 +14,11 @@ def _instruction(name: str, *args: Operand) -> Callable[[Writer], str]:
     return lambda w: w.call(name, "void", args)
 
 
-wait_predecessor = _instruction("llvm.nvvm.griddepcontrol.wait")
-launch_dependents = _instruction("llvm.nvvm.griddepcontrol.launch.dependents")
+griddep_wait = _instruction("llvm.nvvm.griddepcontrol.wait")
+griddep_launch_dependents = _instruction("llvm.nvvm.griddepcontrol.launch.dependents")
 sync_cta = _instruction("llvm.nvvm.barrier.cta.sync.aligned.all", ("i32", "0"))
 sync_warp = _instruction("llvm.nvvm.bar.warp.sync", ("i32", ALL_LANES))
-fence_barrier_init = _instruction("llvm.nvvm.fence.mbarrier_init.release.cluster")
+fence_mbarrier_init = _instruction("llvm.nvvm.fence.mbarrier_init.release.cluster")
 wgmma_fence = _instruction("llvm.nvvm.wgmma.fence.sync.aligned")
 wgmma_commit = _instruction("llvm.nvvm.wgmma.commit_group.sync.aligned")
 
@@ -75,7 +75,7 @@ def fence_async_proxy(w: Writer, everywhere: bool = False) -> None:
     w.call(f"llvm.nvvm.fence.proxy.async{space}", "void")
 
 
-def set_max_registers(w: Writer, count: int, increase: bool) -> None:
+def setmaxnreg(w: Writer, count: int, increase: bool) -> None:
     name = "inc" if increase else "dec"
     w.call(f"llvm.nvvm.setmaxnreg.{name}.sync.aligned.u32", "void", [("i32", str(count))])
 

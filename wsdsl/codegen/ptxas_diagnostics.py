@@ -14,9 +14,7 @@ from wsdsl.artifact.artifact import Assembled
 from wsdsl.artifact.machine_code import FIXED_IN, overwritten
 from wsdsl.diagnostics import CompileError, Finding, Loc
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops.fragment import Wgmma
-from wsdsl.ir.ops.mbarrier import SetMaxRegisters
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition, Setmaxnreg, Wgmma
 from wsdsl.ir.types import Accumulator, Fragment
 
 HARMLESS = {"C7517", "C7519"}
@@ -133,7 +131,7 @@ def _largest_product(kernel: Kernel) -> Op | None:
 
 def _limit_loc(kernel: Kernel) -> Loc | None:
     """Where the largest limit is set."""
-    limits = [op for op in kernel.of(SetMaxRegisters) if op.loc]
+    limits = [op for op in kernel.of(Setmaxnreg) if op.loc]
     return max(limits, key=lambda op: op.count).loc if limits else kernel.loc
 
 

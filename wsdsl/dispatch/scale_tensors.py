@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from wsdsl.ir.hardware.scale_factor_atoms import BLOCKS, ROWS, SHAPE, in_atoms
+from wsdsl.ir.analysis.scale_factor_indices import in_atoms
+from wsdsl.ir.hardware.scale_factor_atoms import BLOCKS, ROWS, SHAPE
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.ops.tile import Constant, Index, Load, Map
+from wsdsl.ir.ops import Constant, Index, Load, Map
 from wsdsl.ir.rewriter import Namer, rewrite
 from wsdsl.ir.types import I32, Axis, Tile
 from wsdsl.schedule import Schedule

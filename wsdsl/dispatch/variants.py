@@ -65,7 +65,7 @@ class Variants:
 
     def _declare(self) -> Declaration:
         from wsdsl.codegen.launch_signature import access_of
-        from wsdsl.ir.ops.tile import ForEach, ForTiles, Whole
+        from wsdsl.ir.ops import ForEach, ForTiles, Whole
         from wsdsl.ir.types import Axis
         from wsdsl.lowering.axes import output_nest
         from wsdsl.lowering.held_rows import held_dims, moved_dims
@@ -361,7 +361,7 @@ class Variants:
     def _default_told(self, asked: Asked) -> Generator[None]:
         """A user who gave no schedule, nor tiles in the text, is not told to change these."""
         from wsdsl.codegen.ptxas_diagnostics import SpillError
-        from wsdsl.ir.ops.tile import ForTiles
+        from wsdsl.ir.ops import ForTiles
 
         try:
             yield

@@ -12,7 +12,7 @@ from wsdsl.diagnostics import Loc
 from wsdsl.frontend import syntax, typed_tree
 from wsdsl.frontend.foreign import meant
 from wsdsl.frontend.typed_tree import AxisRef, TensorRef
-from wsdsl.ir.ops.tile import UNARY_FUNCTIONS
+from wsdsl.ir.ops import UNARY_FUNCTIONS
 from wsdsl.ir.types import DTYPES, DType
 
 WORDS = (

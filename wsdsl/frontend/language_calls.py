@@ -9,7 +9,7 @@ from wsdsl.frontend.expressions import Expressions
 from wsdsl.frontend.operators import BITCAST_FIRST
 from wsdsl.frontend.reduction_words import OVER, Word, cumsum, position, reduction, topk
 from wsdsl.frontend.typed_tree import TensorRef
-from wsdsl.ir.ops.tile import UNARY_FUNCTIONS
+from wsdsl.ir.ops import UNARY_FUNCTIONS
 from wsdsl.ir.types import BOOL, DTYPES, I32, DType, Tile
 
 

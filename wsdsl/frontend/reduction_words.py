@@ -10,7 +10,7 @@ from wsdsl.frontend.element_types import is_small
 from wsdsl.frontend.entities import POISON, DimName, Entity, Poison, Several, Value, sound
 from wsdsl.frontend.expressions import Expressions
 from wsdsl.frontend.typed_tree import AxisRef
-from wsdsl.ir.ops.tile import NOWHERE
+from wsdsl.ir.ops import NOWHERE
 from wsdsl.ir.types import BOOL, F32, I32, Tile
 
 Word = Callable[[Expressions, s.Call], Entity]

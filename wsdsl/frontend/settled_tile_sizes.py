@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding, Loc, TypeCheckError
 from wsdsl.frontend.tile_classes import Escape, Tiling
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, once, operands, with_fields
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import with_regions
 from wsdsl.ir.types import Tile
 from wsdsl.record import record
@@ -62,8 +62,8 @@ def settle_tile_sizes(kernel: Kernel) -> Kernel:
 
 def _cut_blocks(kernel: Kernel) -> Iterator[Finding]:
     """Blocks, `max(x, over=n, per=32)`, must be whole in all tiles."""
-    loops = {op.index.as_axis.name: op for op in kernel.of(t.ForTiles)}
-    for op in kernel.of(t.ReduceBlocks):
+    loops = {op.index.as_axis.name: op for op in kernel.of(ops.ForTiles)}
+    for op in kernel.of(ops.ReduceBlocks):
         loop = loops.get(op.axis)
         if loop is None:
             continue
@@ -88,30 +88,30 @@ def doubts(kernel: Kernel) -> tuple[Doubt, ...]:
 
 
 @once
-def _escapes(kernel: Kernel) -> list[tuple[t.ForTiles, Escape]]:
-    loops = [op for op in kernel.of(t.ForTiles) if not op.whole and not op.index.as_axis.size]
+def _escapes(kernel: Kernel) -> list[tuple[ops.ForTiles, Escape]]:
+    loops = [op for op in kernel.of(ops.ForTiles) if not op.whole and not op.index.as_axis.size]
     return [(loop, escape) for loop in loops for escape in Tiling(loop).escapes()]
 
 
-def _is_cured_by_one_tile(loop: t.ForTiles, escape: Escape) -> bool:
+def _is_cured_by_one_tile(loop: ops.ForTiles, escape: Escape) -> bool:
     is_all = not loop.init and loop.start is None and loop.stop is None
-    return is_all and isinstance(escape.cause, (t.Reduce, t.Scan, t.TopK, t.Contract))
+    return is_all and isinstance(escape.cause, (ops.Reduce, ops.Scan, ops.TopK, ops.Contract))
 
 
-def _may_be_tried(loop: t.ForTiles, escape: Escape) -> bool:
+def _may_be_tried(loop: ops.ForTiles, escape: Escape) -> bool:
     """What is computed can be tried out on small sizes; what is decided, or saturates, may be so
     on larger ones alone.
     """
-    decided = isinstance(escape.cause, t.End) or isinstance(escape.sink, (t.If, t.Cast))
+    decided = isinstance(escape.cause, ops.End) or isinstance(escape.sink, (ops.If, ops.Cast))
     if decided or escape.certain:
         return False
-    return bool(loop.init) or isinstance(escape.cause, (t.ForTiles, t.ForEach))
+    return bool(loop.init) or isinstance(escape.cause, (ops.ForTiles, ops.ForEach))
 
 
 def _marked(region: Region, whole: set[str]) -> Region:
     def mark(op: Op) -> Op:
         op = with_regions(op, lambda inner: _marked(inner, whole))
-        if isinstance(op, t.ForTiles) and op.index.as_axis.name in whole:
+        if isinstance(op, ops.ForTiles) and op.index.as_axis.name in whole:
             return with_fields(op, whole=True)
         return op
 
@@ -121,48 +121,48 @@ def _marked(region: Region, whole: set[str]) -> Region:
 DEPENDS = "depends on the tile size, which the schedule chooses"
 
 
-def _finding(loop: t.ForTiles, escape: Escape) -> Finding:
+def _finding(loop: ops.ForTiles, escape: Escape) -> Finding:
     message, loc, hint = _escaped(loop, escape)
     return Finding(f"WS0196 {message}", loc, hint)
 
 
-def _escaped(loop: t.ForTiles, escape: Escape) -> tuple[str, Loc | None, str]:
+def _escaped(loop: ops.ForTiles, escape: Escape) -> tuple[str, Loc | None, str]:
     """The fact, its location and a hint."""
     name, dim = loop.index.as_axis.name, loop.index.as_axis.dim
     by = f"for {name} in tiles({dim}, by=128)"
     cause, place = escape.cause, (escape.cause or escape.sink).loc
-    if isinstance(cause, t.End):
+    if isinstance(cause, ops.End):
         return (
             f"the result depends on `end({name})`, which {DEPENDS}",
             place,
             f"use `index({name})` or the size `{dim}`, or fix the tile size: {by}",
         )
-    if isinstance(escape.sink, t.If):
+    if isinstance(escape.sink, ops.If):
         return (
             f"this `if` tests a result of one tile of `{name}`, which {DEPENDS}",
             escape.sink.loc,
             f"choose by element with `where`, or fix the tile size: {by}",
         )
-    if isinstance(escape.sink, t.Cast):
+    if isinstance(escape.sink, ops.Cast):
         return (
             f"{escape.sink.result.as_tile.dtype} saturates, so the sum over `{name}` {DEPENDS}",
             escape.sink.loc,
             f"cast the sum after the loop over `{name}`, or fix the tile size: {by}",
         )
-    if isinstance(escape.sink, t.Store) and escape.sink.accumulate and cause is None:
+    if isinstance(escape.sink, ops.Store) and escape.sink.accumulate and cause is None:
         return (
             f"this is added once per tile of `{name}`; the schedule chooses their number",
             escape.sink.loc,
             f"add it outside of the loop over `{name}`, or add a sum over `{name}`",
         )
-    if isinstance(cause, t.Store):
+    if isinstance(cause, ops.Store):
         return (
             f"this stores a value that the loop over `{name}` changes later: it {DEPENDS}",
             place,
             f"store it after the loop over `{name}`",
         )
-    if isinstance(cause, (t.Load, t.Lookup)):
-        read = cause.tensor if isinstance(cause, t.Load) else cause.table
+    if isinstance(cause, (ops.Load, ops.Lookup)):
+        read = cause.tensor if isinstance(cause, ops.Load) else cause.table
         moved = any(isinstance(v.type, Tile) and v.type.axes for v in operands(cause))
         return (
             f"each tile of `{name}` reads and stores `{read.name}`: the result {DEPENDS}",
@@ -171,7 +171,7 @@ def _escaped(loop: t.ForTiles, escape: Escape) -> tuple[str, Loc | None, str]:
             if moved
             else f"carry a variable through the loop over `{name}`, and store it after the loop",
         )
-    if isinstance(cause, (t.ForTiles, t.ForEach)):
+    if isinstance(cause, (ops.ForTiles, ops.ForEach)):
         return (
             f"the trip count of this loop, and so the result, {DEPENDS} for `{name}`",
             place,

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Region, Value, regions
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import DType, Tensor, Tile
 
@@ -58,16 +58,16 @@ class Escape:
 class Tiling:
     """One loop over tiles, and the classes of the values in its body."""
 
-    def __init__(self, loop: t.ForTiles) -> None:
+    def __init__(self, loop: ops.ForTiles) -> None:
         self.loop, self.axis = loop, loop.index.as_axis.name
         self.held: dict[Value, Class] = {}
-        stores = [op for op in walk(loop.body) if isinstance(op, t.Store)]
+        stores = [op for op in walk(loop.body) if isinstance(op, ops.Store)]
         self.stored = {op.tensor for op in stores}
         self.along = {op.tensor for op in stores if loop.index in op.index}
         self.found: dict[tuple[int, int], Escape] = {}
         self.counted: list[Op] = []
         """Ops that add what all tiles have to a carried variable."""
-        self.finished: dict[int, tuple[t.Store, Class]] = {}
+        self.finished: dict[int, tuple[ops.Store, Class]] = {}
         """Stores of what a variable is behind the last tile, if nothing changes it behind them."""
 
     def escapes(self) -> Iterator[Escape]:
@@ -95,15 +95,15 @@ class Tiling:
     def run(self, region: Region) -> tuple[Class, ...]:
         for op in region:
             match op:
-                case t.Yield():
+                case ops.Yield():
                     pass
-                case t.Store():
+                case ops.Store():
                     self.store(op)
-                case t.If():
+                case ops.If():
                     self.branch(op)
-                case t.ForTiles() | t.ForEach():
+                case ops.ForTiles() | ops.ForEach():
                     self.inner(op)
-                case t.Whole():
+                case ops.Whole():
                     pass
                 case _:
                     made: Value = op.result  # type: ignore[attr-defined]
@@ -115,16 +115,16 @@ class Tiling:
         has_axis = isinstance(made.type, Tile) and self.axis in made.type.axes
         if has_axis and not found.is_known and found.kind != "seen":
             return Class("seen", cause=found.cause or op)
-        if found.kind.startswith("so_far_") and not isinstance(op, t.Cast):
+        if found.kind.startswith("so_far_") and not isinstance(op, ops.Cast):
             return replace(found, made=frozenset((made,)))
         return ELEMENT if has_axis and found.kind == "same" else found
 
     # Regions
 
-    def branch(self, op: t.If) -> None:
+    def branch(self, op: ops.If) -> None:
         cond = self.of(op.cond)
         if not cond.is_known:
-            if op.result or any(isinstance(x, t.Store) for x in walk((op,))):
+            if op.result or any(isinstance(x, ops.Store) for x in walk((op,))):
                 self.escape(op, cond)
             for region in regions(op):
                 self.run(region)
@@ -133,7 +133,7 @@ class Tiling:
         both = zip(op.result, self.run(op.then), self.run(op.orelse))
         self.held.update((v, join(a, b, op)) for v, a, b in both)
 
-    def inner(self, op: t.ForTiles | t.ForEach) -> None:
+    def inner(self, op: ops.ForTiles | ops.ForEach) -> None:
         bounds = [self.of(v) for v in (getattr(op, n, None) for n in ("start", "stop")) if v]
         classes = [self.of(v) for v in op.init]
         while True:
@@ -147,11 +147,11 @@ class Tiling:
             # How often it runs depends on the tile.
             classes = [Class("seen", cause=op) for _ in classes]
             for inside in walk(op.body):
-                if isinstance(inside, t.Store):
+                if isinstance(inside, ops.Store):
                     self.escape(inside, Class("seen", cause=op))
         self.held.update((v, _held_by(v, c)) for v, c in zip(op.result, classes))
 
-    def store(self, op: t.Store) -> None:
+    def store(self, op: ops.Store) -> None:
         index = [ELEMENT if v == self.loop.index else self.of(v) for v in op.index]
         if unknown := [i for i in index if not i.is_known]:
             return self.escape(op, unknown[0])
@@ -174,35 +174,35 @@ class Tiling:
 
     def compute(self, op: Op) -> Class:
         match op:
-            case t.Constant():
+            case ops.Constant():
                 return ZERO if not op.value else SAME
-            case t.Full():
+            case ops.Full():
                 return self.of(op.value)
-            case t.Map():
+            case ops.Map():
                 return self.map(op)
-            case t.Cast():
+            case ops.Cast():
                 return self.cast(op)
-            case t.Bitcast():
+            case ops.Bitcast():
                 given = self.of(op.x)
                 return given if given.is_known else seen(given, op)
-            case t.Reduce():
+            case ops.Reduce():
                 return self.reduce(op)
-            case t.Scan() | t.TopK():
-                before = op.before if isinstance(op, t.TopK) else ()
+            case ops.Scan() | ops.TopK():
+                before = op.before if isinstance(op, ops.TopK) else ()
                 given = known([self.of(v) for v in (op.x, *before)], op)
                 return seen(given, op) if op.axis == self.axis or not given.is_known else given
-            case t.ReduceBlocks():
+            case ops.ReduceBlocks():
                 given = self.of(op.x)
                 return given if given.is_known else seen(given, op)
-            case t.Contract():
+            case ops.Contract():
                 return self.contract(op)
-            case t.Index():
+            case ops.Index():
                 return ELEMENT if op.axis == self.loop.index else SAME
-            case t.End() | t.Block():
+            case ops.End() | ops.Block():
                 return Class("seen", cause=op) if op.axis == self.loop.index else SAME
-            case t.Lookup():
+            case ops.Lookup():
                 return self.read(op, op.table, (op.i,))
-            case t.Load():
+            case ops.Load():
                 return self.read(op, op.tensor, op.index)
             case _:
                 return SAME
@@ -215,7 +215,7 @@ class Tiling:
             return Class("seen", cause=op)
         return ELEMENT if ELEMENT in classes else SAME
 
-    def map(self, op: t.Map) -> Class:
+    def map(self, op: ops.Map) -> Class:
         given = [self.of(v) for v in op.args]
         if op.fn == "where" and given[0].is_known:
             return join(given[1], given[2], op) if given[0] != ELEMENT else known(given, op)
@@ -231,7 +231,7 @@ class Tiling:
         found = _scaled(op, given) or (None if wraps else _combined(op.fn, given))
         return found or known(given, op)
 
-    def cast(self, op: t.Cast) -> Class:
+    def cast(self, op: ops.Cast) -> Class:
         given = self.of(op.x)
         if given.is_known or given.kind == "seen":
             return given
@@ -250,7 +250,7 @@ class Tiling:
         kept = narrower and not op.saturate and given.kind in ("add", "so_far", "so_far_add")
         return given if kept else seen(given, op)
 
-    def reduce(self, op: t.Reduce) -> Class:
+    def reduce(self, op: ops.Reduce) -> Class:
         given = self.of(op.x)
         if op.axis == self.axis:
             if given.kind == "zero" and op.fn == "add":
@@ -258,7 +258,7 @@ class Tiling:
             return Class(op.fn, cause=op) if given.is_known else seen(given, op)
         return given if given.is_known or given.kind == op.fn else seen(given, op)
 
-    def contract(self, op: t.Contract) -> Class:
+    def contract(self, op: ops.Contract) -> Class:
         a, b = self.of(op.a), self.of(op.b)
         kinds = {a.kind, b.kind}
         both = [v.type.axes for v in (op.a, op.b) if isinstance(v.type, Tile)]
@@ -283,7 +283,7 @@ def known(given: Sequence[Class], op: Op) -> Class:
     return ELEMENT if ELEMENT in given else SAME
 
 
-def _scaled(op: t.Map, given: Sequence[Class]) -> Class | None:
+def _scaled(op: ops.Map, given: Sequence[Class]) -> Class | None:
     """Of a carried variable times what all tiles have, and plus what a tile gives: however often it
     is scaled, so often it shrinks or grows.
     """

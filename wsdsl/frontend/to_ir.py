@@ -7,8 +7,8 @@ from typing import Any
 from wsdsl.diagnostics import Loc
 from wsdsl.frontend import typed_tree as t
 from wsdsl.frontend.ranges import may_wrap
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, OneResult, Op, Region, Value
-from wsdsl.ir.ops import tile as ops
 from wsdsl.ir.rewriter import Namer
 from wsdsl.ir.types import I32, Axis, Tile
 

@@ -27,6 +27,8 @@ from wsdsl.schedule import Schedule
 
 Level = Literal["tile", "partitioned", "scheduled"]
 LEVELS: tuple[Level, ...] = ("tile", "partitioned", "scheduled")
+TILE, PARTITIONED, SCHEDULED = (LEVELS[:1], LEVELS[1:2], LEVELS[2:])
+TILES, ALL = LEVELS[:2], LEVELS
 Threads = Literal["kernel", "one", "any", "warps", "warpgroup", "cta"]
 """The threads that run an op:
 
@@ -83,6 +85,8 @@ class _Once:
 
 
 OpT = TypeVar("OpT", bound="Op")
+OPS: dict[str, type[Op]] = {}
+"""Every op by its name in IR text; `import wsdsl.ir.ops` registers all."""
 THREADS: dict[type[Op], Threads] = {}
 """By every op of SCHEDULED."""
 
@@ -104,6 +108,8 @@ def op_class(
         cls.levels, cls.pure, cls.elementwise = levels, pure or elementwise, elementwise
         if threads is not None:
             THREADS[cls] = threads
+        if levels:
+            OPS[op_name(cls)] = cls
         return dataclass(init=False, eq=False, repr=False, match_args=False, kw_only=True)(cls)
 
     return made
@@ -199,10 +205,9 @@ Makers = Mapping[Value, Op]
 """Which op defines a value, as a result or as an argument of its regions."""
 
 
-def ops_of(module: ModuleType) -> tuple[type[Op], ...]:
-    """The classes of ops in a module, but bases."""
-    held = (c for c in vars(module).values() if isinstance(c, type) and issubclass(c, Op))
-    return tuple([c for c in held if c.levels])
+def in_family(name: str) -> tuple[type[Op], ...]:
+    """Return the classes of ops that a file of `ir/ops` defines."""
+    return tuple([cls for cls in OPS.values() if cls.__module__.endswith(f".{name}")])
 
 
 def by_op(*modules: ModuleType, prefix: str = "") -> dict[type[Op], Any]:

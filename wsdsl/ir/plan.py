@@ -1,7 +1,7 @@
 """What is decided of a kernel before it is cut in two: its schedule, and all that follows from it.
 
 The choice makes it once, and lowering reads it. A text of the level TILE needs none, since it has
-the schedule; `partition_loads` writes each decision to the op that it is about (`circular_buffer`,
+the schedule; `partition_loads` writes each decision to the op that it is about (`pipeline`,
 `partition`), so a text of the level PARTITIONED has all of them.
 """
 

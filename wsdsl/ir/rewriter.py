@@ -23,7 +23,7 @@ from wsdsl.ir.op import (
     with_fields,
 )
 from wsdsl.ir.op_fields import fields_of, names_of
-from wsdsl.ir.ops.tile import Yield
+from wsdsl.ir.ops import Yield
 from wsdsl.reachability import reached
 
 

@@ -283,7 +283,7 @@ class Fragment:
 @ir_type("acc<{type.dtype}[{type.rows}x{type.columns}]>")
 class Accumulator:
     """A fragment that wgmma, or a load from tensor memory, may still be writing; only `wgmma` and
-    `wgmma_wait`, or `tensor_wait`, may take it.
+    `wgmma_wait`, or `tcgen05_wait_ld`, may take it.
     """
 
     dtype: DType
@@ -331,8 +331,8 @@ class TensorMap:
     """A CUtensorMap in the kernel's parameters (SCHEDULED)."""
 
 
-@ir_type("smem_descriptor")
-class SmemDescriptor:
+@ir_type("matrix_descriptor")
+class MatrixDescriptor:
     """The tensor cores' 64-bit description of an operand in SMEM (SCHEDULED)."""
 
 
@@ -351,7 +351,7 @@ Type = (
     | TensorMemory
     | Columns
     | TensorMap
-    | SmemDescriptor
+    | MatrixDescriptor
 )
 KnownT = TypeVar("KnownT")
 

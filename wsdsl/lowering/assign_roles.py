@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Op, bound, operands, results_of
-from wsdsl.ir.ops.tile import OVER_AXIS, Contract, Load, Store
+from wsdsl.ir.ops import OVER_AXIS, Contract, Load, Store
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.lowering.axes import change_axes, loop_variable
 from wsdsl.lowering.decode import decoded

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.ops.tile import ForEach, ForTiles, Store, Whole, Yield
+from wsdsl.ir.ops import ForEach, ForTiles, Store, Whole, Yield
 from wsdsl.ir.rewriter import definitions, retype
 from wsdsl.ir.types import Axis
 

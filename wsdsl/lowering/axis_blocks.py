@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.cooperation import num_shares
@@ -22,16 +22,16 @@ MOST = 256
 def block_of(entry: Value, made: Makers) -> tuple[str, int] | None:
     """The axis and the size of blocks, if an index is `index(axis) // size`."""
     match made.get(entry):
-        case t.Map(fn="floordiv", args=(x, y)):
+        case ops.Map(fn="floordiv", args=(x, y)):
             index, size = made.get(x), made.get(y)
-            if isinstance(index, t.Index) and isinstance(size, t.Constant) and size.value > 1:
+            if isinstance(index, ops.Index) and isinstance(size, ops.Constant) and size.value > 1:
                 return index.axis.as_axis.name, int(size.value)
         case _:
             pass
     return None
 
 
-def stored_blocks(op: t.Store, made: Makers) -> dict[str, int]:
+def stored_blocks(op: ops.Store, made: Makers) -> dict[str, int]:
     """By axis: of how many elements a store keeps the last one alone."""
     along = {a.name for a in op.axes}
     found = (block_of(v, made) for v in op.index) if not op.accumulate else ()
@@ -46,11 +46,11 @@ def is_even(value: Value, axis: str, size: int, made: Makers) -> bool:
     if block is not None:
         return block[0] != axis or block[1] % size == 0
     match op:
-        case t.ReduceBlocks() if op.axis == axis:
+        case ops.ReduceBlocks() if op.axis == axis:
             return op.size % size == 0
-        case t.Map() | t.Cast() | t.Bitcast() | t.Full():
+        case ops.Map() | ops.Cast() | ops.Bitcast() | ops.Full():
             return all(is_even(v, axis, size, made) for v in operands(op))
-        case t.Load() | t.Lookup():
+        case ops.Load() | ops.Lookup():
             along = [v.type.name for v in op.index if isinstance(v.type, Axis)]
             return axis not in along and all(is_even(v, axis, size, made) for v in op.index)
         case _:
@@ -61,10 +61,10 @@ def is_even(value: Value, axis: str, size: int, made: Makers) -> bool:
 def blocks_of(kernel: Kernel) -> tuple[tuple[str, int, Op], ...]:
     """Axes, sizes of blocks, and the ops that have them; not of tiles that hold a dimension."""
     made = kernel.definers
-    whole = {op.index.as_axis.name for op in kernel.of(t.ForTiles) if op.whole}
-    found = [(op.axis, op.size, op) for op in kernel.of(t.ReduceBlocks)]
-    found += [(a, n, op) for op in kernel.of(t.Store) for a, n in stored_blocks(op, made).items()]
-    walked = {op.index.as_axis.name for op in kernel.of(t.ForTiles)} - whole
+    whole = {op.index.as_axis.name for op in kernel.of(ops.ForTiles) if op.whole}
+    found = [(op.axis, op.size, op) for op in kernel.of(ops.ReduceBlocks)]
+    found += [(a, n, op) for op in kernel.of(ops.Store) for a, n in stored_blocks(op, made).items()]
+    walked = {op.index.as_axis.name for op in kernel.of(ops.ForTiles)} - whole
     return tuple(each for each in found if each[0] in walked)
 
 
@@ -75,7 +75,7 @@ def block_step(kernel: Kernel, axis: str) -> int:
 
 def block_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)
-    for op in kernel.of(t.ReduceBlocks):
+    for op in kernel.of(ops.ReduceBlocks):
         num, size = shares[axes_of(kernel)[op.axis].role], sizes[op.axis]
         if size % (num * op.size) and num > 1:
             told = f"WS0402 {num} consumers split {size} columns, and so blocks of {op.size}"
@@ -94,8 +94,8 @@ def walked_blocks(kernel: Kernel) -> Iterator[Finding]:
     next tile, and the compiler does not prove that the elements differ.
     """
     made, nest = kernel.definers, {loop.index for loop in output_nest(kernel)[0]}
-    inner = {op.index.as_axis.name for op in kernel.of(t.ForTiles) if op.index not in nest}
-    for op in kernel.of(t.Store):
+    inner = {op.index.as_axis.name for op in kernel.of(ops.ForTiles) if op.index not in nest}
+    for op in kernel.of(ops.Store):
         for axis in stored_blocks(op, made).keys() & inner:
             name = loop_variable(axis)
             yield Finding(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import OneResult, Op, Region, Value, results_of
-from wsdsl.ir.ops.tile import COMPARISONS, Cast, Constant, DimSize, If, Map, Yield
+from wsdsl.ir.ops import COMPARISONS, Cast, Constant, DimSize, If, Map, Yield
 from wsdsl.ir.rewriter import Namer, copy_region
 from wsdsl.ir.types import BOOL, I32, DType, Fragment, Tile, Type
 

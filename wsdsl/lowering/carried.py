@@ -9,9 +9,7 @@ from typing import Protocol
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import Region, Value, with_fields
-from wsdsl.ir.ops.fragment import ConvertLayout
-from wsdsl.ir.ops.mbarrier import ArriveBarrier, ForRange
-from wsdsl.ir.ops.tile import Contract, Full, Load, Lookup
+from wsdsl.ir.ops import Contract, ConvertLayout, ForRange, Full, Load, Lookup, MbarrierArrive
 from wsdsl.ir.rewriter import uses, yielded
 from wsdsl.ir.types import Fragment, State, Tile, Type
 from wsdsl.lowering.builder import FLAG, Builder
@@ -191,7 +189,7 @@ def _last_operands(lowering: Lowering, loop: ForRange) -> Iterator[Fragment]:
     """The computed operands of the products behind what is given back last: a fragment a block of
     rows of each."""
     shapes = lowering.context.shapes
-    places = (n for n, op in enumerate(loop.body) if isinstance(op, ArriveBarrier))
+    places = (n for n, op in enumerate(loop.body) if isinstance(op, MbarrierArrive))
     for op in loop.body[max(places, default=-1) + 1 :]:
         if not isinstance(op, Contract):
             continue

@@ -11,7 +11,7 @@ from wsdsl.diagnostics import Finding, counted
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import COLUMN_STEP, MAX_COLUMNS, columns_fault
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.ops.tile import Contract, Load, Reduce, ReduceBlocks, Scan, Store
+from wsdsl.ir.ops import Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.types import THREADS, Axis, DType, Sizes
 from wsdsl.lowering import lanes
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes

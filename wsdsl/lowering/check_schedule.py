@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding, counted
 from wsdsl.ir.op import Kernel, walk
-from wsdsl.ir.ops.tile import OVER_AXIS, Block, Contract, ForEach, ForTiles, Store
+from wsdsl.ir.ops import OVER_AXIS, Block, Contract, ForEach, ForTiles, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering import cooperation
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir.analysis.scale_factor_indices import in_atoms, unaligned_scales
 from wsdsl.ir.hardware.block_scale_factors import COLUMN_STEP as SCALED_STEP
 from wsdsl.ir.hardware.block_scale_factors import ROWS as SCALED_ROWS
 from wsdsl.ir.hardware.scale_factor_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.hardware.scale_factor_atoms import in_atoms, unaligned_scales
 from wsdsl.ir.hardware.tcgen05_shapes import COLUMN_STEP, COLUMNS, LANES, PAIR_ROWS, PAIR_STEP, ROWS
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import Contract, Load
+from wsdsl.ir.ops import Contract, Load
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import cluster_splits, num_cooperating, num_shares
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs, pair_clusters, why_not_in_pairs

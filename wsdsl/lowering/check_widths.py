@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding, Loc
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.tile_widths import WIDTH_STEP, narrowings
 from wsdsl.ir.hardware.wgmma_shapes import columns_fault
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.types import Axis
 from wsdsl.lowering import cooperation
 from wsdsl.lowering.axes import loop_variable, output_nest
@@ -26,7 +26,16 @@ from wsdsl.lowering.register_tiles import MAX_WIDTH, chunk_widths
 from wsdsl.lowering.store_panels import stored_as_panels
 from wsdsl.schedule import Schedule, changed
 
-OF_A_COLUMN = t.Constant, t.Contract, t.DimSize, t.ForEach, t.ForTiles, t.Index, t.Load, t.Yield
+OF_A_COLUMN = (
+    ops.Constant,
+    ops.Contract,
+    ops.DimSize,
+    ops.ForEach,
+    ops.ForTiles,
+    ops.Index,
+    ops.Load,
+    ops.Yield,
+)
 """Ops by which an element depends on no other column's, in addition to elementwise ops; of loops
 those over the contraction."""
 
@@ -44,7 +53,7 @@ def width_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 
 def _reasons(kernel: Kernel, chosen: Schedule) -> Reasons:
-    if not kernel.of(t.Contract):
+    if not kernel.of(ops.Contract):
         yield "the kernel has no matmul", None, LEAVE_OUT
         return
     if kernel.target.has_tensor_memory:
@@ -67,7 +76,7 @@ def most_widths(columns: int, narrow: bool) -> int:
 
 def has_narrow_chunks(kernel: Kernel, axis: Axis) -> bool:
     """Whether chunks of columns have half as many, since elements of four bytes are stored."""
-    stores = (op for op in kernel.of(t.Store) if any(a.name == axis.name for a in op.axes))
+    stores = (op for op in kernel.of(ops.Store) if any(a.name == axis.name for a in op.axes))
     return any(op.dtype.bytes == 4 and op.tensor in stored_as_panels(kernel) for op in stores)
 
 
@@ -83,7 +92,7 @@ def _parts_read(kernel: Kernel, schedule: Schedule) -> tuple[int, ...]:
 
 def most_widths_of(kernel: Kernel) -> int:
     """Of tiles that are multiples of 64 columns, the most that there may be."""
-    return most_widths(MAX_WIDTH, any(op.dtype.bytes == 4 for op in kernel.of(t.Store)))
+    return most_widths(MAX_WIDTH, any(op.dtype.bytes == 4 for op in kernel.of(ops.Store)))
 
 
 def narrowest(kernel: Kernel, schedule: Schedule) -> Schedule:
@@ -110,7 +119,7 @@ def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis) -> Reasons:
         hint = f"use tile_n_variants={most}, or a tile of {variable} that is a multiple of {chunk}"
         limit = f"they differ in its last {chunk} columns or fewer{why}"
         yield f"a tile {variable}={size} has {most}: {limit}", None, hint
-    for op in kernel.of(t.Contract):
+    for op in kernel.of(ops.Contract):
         for columns in narrowings(chosen.tile_n_variants or 1):
             if fault := columns_fault(size - columns, op.dtype):
                 yield f"one has {size - columns} columns: {fault}", op.loc, LEAVE_OUT
@@ -138,26 +147,26 @@ def _of_schedule(kernel: Kernel, chosen: Schedule, axis: Axis) -> Reasons:
 
 def _of_source(kernel: Kernel, axis: Axis) -> Reasons:
     variable = loop_variable(axis.name)
-    written = {op.tensor for op in kernel.of(t.Store)}
+    written = {op.tensor for op in kernel.of(ops.Store)}
     for op in kernel.ops:
-        if isinstance(op, t.Load) and op.tensor in written:
+        if isinstance(op, ops.Load) and op.tensor in written:
             yield "this tensor is also stored", op.loc, LEAVE_OUT
-        elif isinstance(op, t.Load) and op.result in multiplied(kernel):
+        elif isinstance(op, ops.Load) and op.result in multiplied(kernel):
             last = op.index[-1].type
             lies = isinstance(last, Axis) and last.name == axis.name
             if lies or op.tensor.name in kernel.unaligned:
                 how = f"has `{variable}` contiguous" if lies else "is TMA-incompatible"
                 yield f"this operand {how}", op.loc, LEAVE_OUT
-        elif isinstance(op, t.Store):
+        elif isinstance(op, ops.Store):
             yield from _of_store(kernel, op, variable)
         elif not (op.elementwise or isinstance(op, OF_A_COLUMN)):
             yield "this needs more than one column", op.loc, LEAVE_OUT
-    for op in kernel.of(t.Contract):
+    for op in kernel.of(ops.Contract):
         if op.scales or any(v not in operand_loads(kernel) for v in (op.a, op.b)):
             yield "operands are transformed or scaled", op.loc, LEAVE_OUT
 
 
-def _of_store(kernel: Kernel, op: t.Store, variable: str) -> Reasons:
+def _of_store(kernel: Kernel, op: ops.Store, variable: str) -> Reasons:
     if op.tensor not in stored_as_panels(kernel) or op.tensor.name in kernel.unaligned:
         yield "this store is TMA-incompatible", op.loc, LEAVE_OUT
     elif op.accumulate:

@@ -2,15 +2,15 @@
 
     %far = map(fn="where", args=(%is_part_1, %acc_0, %acc_1))     # the other's slice
     send_fragment(value=%far, shared=%sums, state=%s, barriers=%full, cta=%other)
-    elect() { arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384) }
-    wait_barrier(barriers=%full, state=%s)
+    elect() { mbarrier_arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384) }
+    mbarrier_wait(barriers=%full, state=%s)
     %got = receive_fragment(shared=%sums, state=%s)
     %own = map(fn="where", args=(%is_part_1, %acc_1, %acc_0))
     %sum = map(fn="add", args=(%own, %got))
     named_barrier_sync(barrier=8, num_warpgroups=2)
-    arrive_barrier(barriers=%empty, state=%s, cta=%other)
+    mbarrier_arrive(barriers=%empty, state=%s, cta=%other)
     ... what is done with the sums of the slice ...
-    wait_barrier(barriers=%empty, state=%s)
+    mbarrier_wait(barriers=%empty, state=%s)
 
 The last wait is for the others to have read what was sent: their slot is then free for the next
 tile's, and none of their arrivals is under way any more when the CTA ends.
@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsdsl.ir.ops import mbarrier as bar
-from wsdsl.ir.ops.pipeline import AddInCluster
-from wsdsl.ir.ops.smem import ReceiveFragment, SendFragment
+from wsdsl.ir import ops
+from wsdsl.ir.ops import ClusterReduce, ReceiveFragment, SendFragment
 from wsdsl.ir.types import Shared, Value
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.partition_context import PartitionContext
@@ -55,7 +54,7 @@ class Field:
 class ClusterExchange:
     """Of one tile."""
 
-    def __init__(self, op: AddInCluster, context: PartitionContext) -> None:
+    def __init__(self, op: ClusterReduce, context: PartitionContext) -> None:
         self.op, self.context, self.builder = op, context, context.builder
         assert op.shared is not None and op.full is not None and op.empty is not None
         assert op.state is not None and isinstance(op.shared.type, Shared)
@@ -68,7 +67,7 @@ class ClusterExchange:
         b, op = self.builder, self.op
         fields = self._fields(sums)
         others = range(1, op.sharing)
-        rank = b.add(bar.CtaRank(result=b.value("rank", INT))).result
+        rank = b.add(ops.CtaRank(result=b.value("rank", INT))).result
         first = b.map("sub", rank, op.part, wish="first")
         is_part = [b.map("eq", op.part, b.integer(p), wish="is_part") for p in others]
         ctas: list[Value] = []
@@ -80,18 +79,20 @@ class ClusterExchange:
                     piece = self._slice(field, i, j, away, is_part)
                     place = self._place(field, i, j, away)
                     b.add(SendFragment(value=piece, barriers=self.full, cta=ctas[-1], **place))
-        expect = bar.ArriveExpectTx(barriers=self.full, state=self.state, tx_bytes=self.bytes)
-        b.add(bar.Elect(body=(expect,)))
-        b.add(bar.WaitBarrier(barriers=self.full, state=self.state))
+        expect = ops.MbarrierArriveExpectTx(
+            barriers=self.full, state=self.state, tx_bytes=self.bytes
+        )
+        b.add(ops.Elect(body=(expect,)))
+        b.add(ops.MbarrierWait(barriers=self.full, state=self.state))
         made = [[self._whole(f, i, j, is_part) for i, j in f.slice.places()] for f in fields]
-        b.add(bar.NamedBarrierSync(barrier=op.barrier, num_warpgroups=self.context.num_warpgroups))
+        b.add(ops.NamedBarrierSync(barrier=op.barrier, num_warpgroups=self.context.num_warpgroups))
         for cta in ctas:
-            b.add(bar.ArriveBarrier(barriers=self.empty, state=self.state, cta=cta))
+            b.add(ops.MbarrierArrive(barriers=self.empty, state=self.state, cta=cta))
         return [held(f.slice, tuple(v)) for f, v in zip(fields, made, strict=True)]
 
     def finish(self) -> None:
         """Behind what is done with the sums."""
-        self.builder.add(bar.WaitBarrier(barriers=self.empty, state=self.state))
+        self.builder.add(ops.MbarrierWait(barriers=self.empty, state=self.state))
 
     def _fields(self, sums: list[RegisterTile]) -> list[Field]:
         found: list[Field] = []

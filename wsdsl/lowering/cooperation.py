@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Value, once_each, walk
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import ClearPanels, ThreadLoad
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import ClearPanels, Contract, Partition, ThreadLoad
 from wsdsl.ir.types import Axis, Role
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.schedule import Schedule

@@ -3,14 +3,14 @@
 Where all threads add to the same few lines of memory, L2 takes one addition after the other. So a
 CTA adds to counters of its own, for as many tiles as it has, and adds these to memory at its end:
 
-    clear_counters(tensor=%H, shared=%counters, extents=(64,), copies=32, by=4)
+    clear_bins(tensor=%H, shared=%counters, extents=(64,), copies=32, by=4)
     named_barrier_sync(barrier=8, num_warpgroups=4)
     for_range(index=%work, ...) {
       ...
-      add_counters(tensor=%H, index=(%place,), value=%one, shared=%counters, extents=(64,), ...)
+      add_bins(tensor=%H, index=(%place,), value=%one, shared=%counters, extents=(64,), ...)
     }
     named_barrier_sync(barrier=8, num_warpgroups=4)
-    store_counters(tensor=%H, shared=%counters, extents=(64,), copies=32, by=4)
+    store_bins(tensor=%H, shared=%counters, extents=(64,), copies=32, by=4)
 
 The schedule says which elements are privatized. Additions to others go to memory, so that results
 do not depend on the schedule. Lanes have separate copies, as many as SMEM has room for, where they
@@ -27,9 +27,7 @@ from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel, Op, Value, once
-from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
-from wsdsl.ir.ops.smem import AllocateShared, StoreGlobal
-from wsdsl.ir.ops.tile import Contract, Store
+from wsdsl.ir.ops import AddBins, AllocateShared, ClearBins, Contract, Store, StoreBins, StoreGlobal
 from wsdsl.ir.plan import PlannedCounters
 from wsdsl.ir.types import Axis, Shared
 from wsdsl.lowering.axes import is_scattered
@@ -138,7 +136,7 @@ class Counters:
         for tensor, held in self.planned.items():
             shared = self.shared[tensor] = b.value("counters", Shared(held.bytes, 1))
             self.declarations.append(AllocateShared(result=shared, label="counters"))
-            b.add(ClearCounters(**self._what(tensor), by=self.context.num_warpgroups))
+            b.add(ClearBins(**self._what(tensor), by=self.context.num_warpgroups))
         if self.planned:
             b.add(self.context.meet(None))
 
@@ -147,14 +145,14 @@ class Counters:
         if self.planned:
             b.add(self.context.meet(None))
         for tensor in self.planned:
-            b.add(StoreCounters(**self._what(tensor), by=self.context.num_warpgroups))
+            b.add(StoreBins(**self._what(tensor), by=self.context.num_warpgroups))
 
     def counted(self, op: StoreGlobal) -> Op:
         """What adds to counters, where there are such."""
         if op.tensor not in self.planned:
             return op
         what = self._what(op.tensor)
-        return AddCounters(index=op.index, value=op.value, pred=op.pred, loc=op.loc, **what)
+        return AddBins(index=op.index, value=op.value, pred=op.pred, loc=op.loc, **what)
 
     def _what(self, tensor: Value) -> dict[str, Any]:
         shared, held = self.shared[tensor], self.planned[tensor]

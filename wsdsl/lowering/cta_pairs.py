@@ -14,9 +14,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, Value, once, walk
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.stage import ConsumerWait, ProducerAcquire
-from wsdsl.ir.ops.tile import Contract, Load
+from wsdsl.ir.ops import ConsumerWait, Contract, Load, Partition, ProducerAcquire
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.dependence import depending, loops_depend

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import may_be_mn_major
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import made_of
 from wsdsl.ir.types import Axis, Role, Sizes, Tile
 from wsdsl.lowering.axes import axes_of
@@ -28,7 +28,16 @@ from wsdsl.lowering.schedule_findings import extent_fault
 from wsdsl.record import record
 from wsdsl.schedule import Place, Schedule
 
-OF_A_TILE = t.Block, t.Constant, t.DimSize, t.End, t.Index, t.Load, t.Lookup, t.ReduceBlocks
+OF_A_TILE = (
+    ops.Block,
+    ops.Constant,
+    ops.DimSize,
+    ops.End,
+    ops.Index,
+    ops.Load,
+    ops.Lookup,
+    ops.ReduceBlocks,
+)
 """Ops that need no other tile, in addition to elementwise ops: a block is in one tile."""
 ROWS = 64
 """Of a fragment: lines of a tile that are written at once."""
@@ -59,14 +68,14 @@ def decoded(kernel: Kernel) -> Decoded:
         return NOTHING
     made, found = kernel.definers, dict[Value, tuple[str, list[Value]]]()
     in_tensor = set[Value]()
-    stored = {op.tensor for op in kernel.of(t.Store)}
-    for op in kernel.of(t.Contract):
+    stored = {op.tensor for op in kernel.of(ops.Store)}
+    for op in kernel.of(ops.Contract):
         for operand in computed_operands(kernel, op):
             if operand in found:
                 continue
             slice, axes = _slice(operand, made, op.summed), op.summed
             makers = (made.get(v) for v in slice or ())
-            read = {maker.tensor for maker in makers if isinstance(maker, (t.Load, t.Lookup))}
+            read = {maker.tensor for maker in makers if isinstance(maker, (ops.Load, ops.Lookup))}
             places = places_of(asked, tensors_of(kernel, operand))
             asked_for = bool(places & {"smem", "tmem"})
             if asked_for and slice is not None and len(axes) == 1 and not read & stored:
@@ -119,7 +128,7 @@ def _slice(operand: Value, made: Makers, summed: tuple[str, ...]) -> list[Value]
         is_iteration = scalar and value is getattr(op, "index", None)
         if not (op and _is_of_a_tile(op)) and not is_iteration:
             return None
-        if isinstance(op, t.ReduceBlocks) and op.axis not in summed:
+        if isinstance(op, ops.ReduceBlocks) and op.axis not in summed:
             return None
         found.append(value)
     kind = operand.type
@@ -129,9 +138,9 @@ def _slice(operand: Value, made: Makers, summed: tuple[str, ...]) -> list[Value]
 def _tile(operand: Value, summed: str, slice: list[Value], made: Makers, as_loaded: bool) -> Tile:
     """Lines along the axis that is summed over, or (of 16 bits) as what it is made of lies."""
     last = summed
-    in_blocks = any(isinstance(made.get(v), t.ReduceBlocks) for v in slice)
+    in_blocks = any(isinstance(made.get(v), ops.ReduceBlocks) for v in slice)
     if as_loaded and not in_blocks and may_be_mn_major(operand.as_tile.dtype):
-        loads = (op for op in map(made.get, slice) if isinstance(op, t.Load))
+        loads = (op for op in map(made.get, slice) if isinstance(op, ops.Load))
         whole = (op.last for op in loads if len(op.axes) == 2)
         last = next((end.name for end in whole if end), summed)
     first = next(x for x in operand.as_tile.axes if x != last)
@@ -186,7 +195,7 @@ def decode_faults(kernel: Kernel, sizes: Sizes) -> Iterator[Finding]:
         for axis, step in steps:
             limit = f'a multiple of {step}: Schedule.operand_transform is "smem"'
             yield extent_fault(kernel, axis, sizes[axis], limit, at)
-    for load in kernel.of(t.Load):
+    for load in kernel.of(ops.Load):
         by_tma = load.tensor.name not in kernel.unaligned and len(load.axes) > 1
         last = load.last.name if load.last and by_tma else ""
         if (
@@ -201,7 +210,7 @@ def decode_faults(kernel: Kernel, sizes: Sizes) -> Iterator[Finding]:
 def unfit_decoding(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
     """Reject operand transforms that the kernel does not have or that are not lowered."""
     asked = given.operand_transform
-    computed = [v for op in kernel.of(t.Contract) for v in computed_operands(kernel, op)]
+    computed = [v for op in kernel.of(ops.Contract) for v in computed_operands(kernel, op)]
     if asked is not None and not computed:
         said = f'"{asked}"' if isinstance(asked, str) else repr(asked)
         told = f"WS0432 Schedule.operand_transform is {said}, and no operand is transformed"
@@ -244,10 +253,10 @@ def _not_of_loads(kernel: Kernel, told: str, computed: list[Value]) -> Finding:
     )
 
 
-def loads_of(kernel: Kernel, operand: Value) -> list[t.Load]:
+def loads_of(kernel: Kernel, operand: Value) -> list[ops.Load]:
     """Return the loads that an operand depends on, up to the next matmul."""
-    walked = made_of((operand,), kernel.definers, lambda op: not isinstance(op, t.Contract))
-    return [op for _, op in walked if isinstance(op, t.Load)]
+    walked = made_of((operand,), kernel.definers, lambda op: not isinstance(op, ops.Contract))
+    return [op for _, op in walked if isinstance(op, ops.Load)]
 
 
 def tensors_of(kernel: Kernel, operand: Value) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.ir.op import Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles, If
+from wsdsl.ir.ops import Contract, ForEach, ForTiles, If
 from wsdsl.ir.rewriter import used_inside, walk, yielded
 
 

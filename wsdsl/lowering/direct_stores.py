@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops.mbarrier import CtaRank
-from wsdsl.ir.ops.smem import StoreGlobal
-from wsdsl.ir.ops.tile import Store
+from wsdsl.ir.ops import CtaRank, Store, StoreGlobal
 from wsdsl.ir.types import I32, Axis, Fragment
 from wsdsl.lowering.axis_blocks import block_of, is_even, stored_blocks
 from wsdsl.lowering.builder import INT

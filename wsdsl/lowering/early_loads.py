@@ -11,11 +11,23 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
-from wsdsl.ir.ops.mbarrier import ClusterIndex, CtaIndex, CtaRank, ForRange, NumClusters, NumCtas
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.prefetch import PrefetchBox
-from wsdsl.ir.ops.smem import TmaLoad
-from wsdsl.ir.ops.tile import Constant, DimSize, Load, Lookup, Map, Store
+from wsdsl.ir.ops import (
+    ClusterIndex,
+    Constant,
+    CtaIndex,
+    CtaRank,
+    DimSize,
+    ForRange,
+    Load,
+    Lookup,
+    Map,
+    NumClusters,
+    NumCtas,
+    Partition,
+    PrefetchBox,
+    Store,
+    TmaLoad,
+)
 from wsdsl.ir.rewriter import Namer, makers, walk
 from wsdsl.ir.types import Tensor
 from wsdsl.lowering.builder import Builder

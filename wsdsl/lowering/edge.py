@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 from wsdsl.ir.op import Op, Value, results_of
-from wsdsl.ir.ops.tile import Load
+from wsdsl.ir.ops import Load
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.scale_loads import ScaleLoad
 from wsdsl.record import record

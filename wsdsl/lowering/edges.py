@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands, regions, results_of
-from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles, Full, If, Store, Yield
+from wsdsl.ir.ops import Contract, ForEach, ForTiles, Full, If, Store, Yield
 from wsdsl.ir.rewriter import yielded
 from wsdsl.lowering.axes import output_nest, with_loops
 from wsdsl.lowering.decode import decoded

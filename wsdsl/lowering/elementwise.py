@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container, Sequence
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.factors import significant_bits
 from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Makers, Op, Value, operands
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.fragment import LINES, Iota, MmaSync, ReduceColumns, ScanColumns
-from wsdsl.ir.ops.pipeline import FoldRows
+from wsdsl.ir.ops import BLOCK_ROWS, FoldRows, Iota, MmaSync, ReduceColumns, ScanColumns
 from wsdsl.ir.rewriter import replace_operands
 from wsdsl.ir.types import ACCUMULATOR, BF16, F16, F32, I32, Axis, DType, Tile
 from wsdsl.lowering import sums_of_lines
@@ -24,15 +23,15 @@ Lookup = Callable[[Value], RegisterTile]
 def compute(op: Op, context: PartitionContext, pieces: Lookup) -> RegisterTile:
     """Return the pieces of the op's result, which are computed on demand."""
     match op:
-        case t.Index(axis=Value(type=Axis(name=name))):
+        case ops.Index(axis=Value(type=Axis(name=name))):
             return context.indices(name)
-        case t.Reduce() if context.axes[op.axis].role == "rows":
+        case ops.Reduce() if context.axes[op.axis].role == "rows":
             x = _inside_rows(op, context, pieces(op.x))
             return sums_of_lines.reduced(op, context, x)
         case FoldRows():
             x = _inside_rows(op, context, pieces(op.x))
             return sums_of_lines.folded(op, context, x)
-        case t.Reduce():
+        case ops.Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context)
             clipped = masked and not context.is_full(op.axis)
             found = op.x if clipped else _compared(op, context.made)
@@ -40,26 +39,26 @@ def compute(op: Op, context: PartitionContext, pieces: Lookup) -> RegisterTile:
             if vectors := _rows_and_vector(factors, context):
                 return _reduce_by_mma(op, context, *map(pieces, vectors))
             return _reduce(op, context, pieces(found), masked, [*map(pieces, factors)])
-        case t.Scan():
+        case ops.Scan():
             masked = not _is_zero_outside(op.x, op.axis, context)
             return _scan(op, context, pieces(op.x), masked)
-        case t.ReduceBlocks():
+        case ops.ReduceBlocks():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context)
             return _reduce_blocks(op, context, pieces(op.x), masked)
-        case t.Map() | t.Cast() | t.Bitcast() | t.Full():
+        case ops.Map() | ops.Cast() | ops.Bitcast() | ops.Full():
             return _elementwise(op, context, pieces)
         case _:
             raise NotImplementedError(f"no tile lowering for {type(op).__name__}")
 
 
-def divided_indices(op: t.Map, context: PartitionContext) -> RegisterTile | None:
+def divided_indices(op: ops.Map, context: PartitionContext) -> RegisterTile | None:
     """What `//` and `%` give of indices, where that is found without dividing each."""
     find = block_indices if op.fn == "floordiv" else remainder_indices
     return find(op, context)
 
 
 def _inside_rows(
-    op: t.Reduce | FoldRows, context: PartitionContext, x: RegisterTile
+    op: ops.Reduce | FoldRows, context: PartitionContext, x: RegisterTile
 ) -> RegisterTile:
     """What is reduced, of rows that take part."""
     if op.fn == "add" and _is_zero_outside(op.x, op.axis, context):
@@ -68,15 +67,15 @@ def _inside_rows(
     return with_inside(x, context, op.axis, dtype, neutral(op.fn, dtype))
 
 
-def block_indices(op: t.Map, context: PartitionContext) -> RegisterTile | None:
+def block_indices(op: ops.Map, context: PartitionContext) -> RegisterTile | None:
     """`index(axis) // number` as a number a piece, where pieces do not reach over its multiples."""
     x, size = map(context.made.get, op.args)
-    if not (isinstance(x, t.Index) and isinstance(size, t.Constant) and size.value > 0):
+    if not (isinstance(x, ops.Index) and isinstance(size, ops.Constant) and size.value > 0):
         return None
     return context.blocks(x.axis.as_axis.name, int(size.value))
 
 
-def remainder_indices(op: t.Map, context: PartitionContext) -> RegisterTile | None:
+def remainder_indices(op: ops.Map, context: PartitionContext) -> RegisterTile | None:
     """`index(axis) % number` as the indices less a number a piece, likewise; as those in the tile
     where that has whole blocks.
     """
@@ -86,7 +85,7 @@ def remainder_indices(op: t.Map, context: PartitionContext) -> RegisterTile | No
     (name,), size = op.result.axes, op.args[1]
     indices, own = context.indices(name), context.shapes.of((name,))
     number = context.made[size]
-    assert isinstance(number, t.Constant)
+    assert isinstance(number, ops.Constant)
     whole = own.rows is None and name not in context.shares
     whole = whole and context.axes[name].size % number.value == 0
 
@@ -102,7 +101,7 @@ def remainder_indices(op: t.Map, context: PartitionContext) -> RegisterTile | No
 
 
 def _elementwise(
-    op: t.Map | t.Cast | t.Bitcast | t.Full, context: PartitionContext, pieces: Lookup
+    op: ops.Map | ops.Cast | ops.Bitcast | ops.Full, context: PartitionContext, pieces: Lookup
 ) -> RegisterTile:
     b, kind = context.builder, op.result.as_tile
     shape, dtype = context.shapes.of(kind.axes), kind.dtype
@@ -129,24 +128,24 @@ def _elementwise(
     return narrow(shape, dtype, b, piece) if small else RegisterTile(shape, piece)
 
 
-def _compared(op: t.Reduce, made: Makers) -> Value:
+def _compared(op: ops.Reduce, made: Makers) -> Value:
     """What is compared: two elements of 16 bits at once, where they are f32 only for what is found
     of them. Those that may lie outside of the row are chosen by predicates, for which ptxas would
     wait between loads.
     """
     wide = made.get(op.x)
-    if op.fn != "add" and isinstance(wide, t.Cast) and op.x.as_tile.dtype == F32:
+    if op.fn != "add" and isinstance(wide, ops.Cast) and op.x.as_tile.dtype == F32:
         own = wide.x.as_tile.dtype
         return wide.x if own.is_float and own.bits == 16 else op.x
     return op.x
 
 
-def _exact_factors(op: t.Reduce, made: Makers) -> tuple[Value, ...]:
+def _exact_factors(op: ops.Reduce, made: Makers) -> tuple[Value, ...]:
     """Return the factors of products that are reduced by addition, if f32 represents the products
     exactly: `fma` then has the result of `mul` and `add`.
     """
     product = made.get(op.x)
-    if op.fn != "add" or not isinstance(product, t.Map) or product.fn != "mul":
+    if op.fn != "add" or not isinstance(product, ops.Map) or product.fn != "mul":
         return ()
     exact = op.x.as_tile.dtype == F32 and significant_bits(op.x, made) <= F32.significant_bits
     return product.args if exact else ()
@@ -154,19 +153,19 @@ def _exact_factors(op: t.Reduce, made: Makers) -> tuple[Value, ...]:
 
 def _rows_and_vector(factors: tuple[Value, ...], context: PartitionContext) -> tuple[Value, ...]:
     """Return the rows and the vector whose elements are multiplied, if `mma_sync` takes them."""
-    casts = [op for v in factors if isinstance(op := context.made.get(v), t.Cast)]
+    casts = [op for v in factors if isinstance(op := context.made.get(v), ops.Cast)]
     found = sorted((op.x for op in casts), key=lambda v: -len(v.axes))
     kinds = {v.as_tile.dtype for v in found}
     fits = kinds in ({F16}, {BF16}) and [len(v.axes) for v in found] == [2, 1]
     if not fits or context.shapes.lanes != ACCUMULATOR or context.shapes.in_tensor_memory:
         return ()
     shape, (step,) = context.shapes.of(found[0].axes), map(k_step, kinds)
-    along = shape.columns == found[1].axes[0] and shape.height == LINES
+    along = shape.columns == found[1].axes[0] and shape.height == BLOCK_ROWS
     return tuple(found) if along and not any(w % step for w in shape.widths) else ()
 
 
 def _reduce_by_mma(
-    op: t.Reduce, context: PartitionContext, rows: RegisterTile, vector: RegisterTile
+    op: ops.Reduce, context: PartitionContext, rows: RegisterTile, vector: RegisterTile
 ) -> RegisterTile:
     """Add up exact products by `mma_sync`, of a thread and of the lanes that share its rows."""
     b, kind = context.builder, op.result.as_tile
@@ -186,7 +185,7 @@ def _reduce_by_mma(
 
 
 def _reduce(
-    op: t.Reduce,
+    op: ops.Reduce,
     context: PartitionContext,
     x: RegisterTile,
     masked: bool,
@@ -233,7 +232,7 @@ def _reduce(
 
 
 def _reduce_blocks(
-    op: t.ReduceBlocks, context: PartitionContext, x: RegisterTile, masked: bool
+    op: ops.ReduceBlocks, context: PartitionContext, x: RegisterTile, masked: bool
 ) -> RegisterTile:
     """Chunks with several blocks by themselves; those of one block together, as a column."""
     b, dtype = context.builder, op.result.as_tile.dtype
@@ -267,7 +266,7 @@ def _reduce_blocks(
     return narrow(shape, dtype, b, piece)
 
 
-def _scan(op: t.Scan, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
+def _scan(op: ops.Scan, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
     """Each chunk by itself, plus the sum of those in front of it."""
     b, dtype = context.builder, op.result.as_tile.dtype
     shape = context.shapes.of(op.result.as_tile.axes)
@@ -296,7 +295,7 @@ def _scan(op: t.Scan, context: PartitionContext, x: RegisterTile, masked: bool) 
 
 
 def computed_operand(
-    op: t.Contract, in_shared: Container[Value], pieces: Lookup, context: PartitionContext
+    op: ops.Contract, in_shared: Container[Value], pieces: Lookup, context: PartitionContext
 ) -> RegisterTile | None:
     """The operand of a product that is computed, if one is: zeros where it is summed over elements
     that there are not."""
@@ -323,11 +322,13 @@ def with_zeros_outside(
         result = b.value("masked", held.type)
         whole = context.is_whole(axis)
         with b.region() as then:
-            b.add(t.Yield(values=(held,), loc=b.loc))
+            b.add(ops.Yield(values=(held,), loc=b.loc))
         with b.region() as orelse:
             masked = with_inside(x, context, axis, dtype, 0.0 if dtype.is_float else 0)
-            b.add(t.Yield(values=(masked.get(i, j),), loc=b.loc))
-        b.add(t.If(result=(result,), cond=whole, then=tuple(then), orelse=tuple(orelse), loc=b.loc))
+            b.add(ops.Yield(values=(masked.get(i, j),), loc=b.loc))
+        b.add(
+            ops.If(result=(result,), cond=whole, then=tuple(then), orelse=tuple(orelse), loc=b.loc)
+        )
         return result
 
     return RegisterTile(x.shape, piece)

@@ -13,13 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, MAX_RANK
 from wsdsl.ir.op import Kernel, Region, Value, once, once_each, operands, regions, results_of
-from wsdsl.ir.ops import mbarrier as bar
-from wsdsl.ir.ops.smem import LoadPanels, LoadShared
-from wsdsl.ir.ops.stage import SubtilesInShared
-from wsdsl.ir.ops.tile import Contract, Load, Store
+from wsdsl.ir.ops import Contract, Load, LoadPanels, LoadShared, Store, SubtilesInShared
 from wsdsl.ir.rewriter import used_inside
 from wsdsl.ir.types import Barriers, Fragment, State, Tile
 from wsdsl.lowering.axes import output_nest
@@ -206,22 +204,22 @@ class EpilogueOperands:
         self.context.give_back(self.op.loc)
         if self.opened:
             following, num = b.value("s", State()), op.full.type_as(Barriers).num
-            b.add(bar.Advance(result=following, state=self.state, num=num))
+            b.add(ops.Advance(result=following, state=self.state, num=num))
             self.state = following
         elif op.num_pingpong > 1:
             own = ring_barrier(op.pingpong_index, op.num_pingpong)
-            b.add(bar.NamedBarrierSync(barrier=own, num_warpgroups=2, loc=op.loc))
-        b.add(bar.WaitBarrier(barriers=op.full, state=self.state, loc=op.loc))
+            b.add(ops.NamedBarrierSync(barrier=own, num_warpgroups=2, loc=op.loc))
+        b.add(ops.MbarrierWait(barriers=op.full, state=self.state, loc=op.loc))
         self.opened += 1
         if op.num_pingpong > 1 and self.opened == len(op.parts):
             following = ring_barrier((op.pingpong_index + 1) % op.num_pingpong, op.num_pingpong)
-            b.add(bar.NamedBarrierArrive(barrier=following, num_warpgroups=2, loc=op.loc))
+            b.add(ops.NamedBarrierArrive(barrier=following, num_warpgroups=2, loc=op.loc))
 
     def _close(self) -> None:
         """The slot is given back with the next fence; a store of what was made of it has one."""
         op = self.op
         self.context.read.append(
-            bar.ArriveBarrier(barriers=op.empty, state=self.state, each_thread=True, loc=op.loc)
+            ops.MbarrierArrive(barriers=op.empty, state=self.state, each_thread=True, loc=op.loc)
         )
 
     def _finish_last(self) -> None:

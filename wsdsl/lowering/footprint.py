@@ -13,7 +13,7 @@ from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8, k_step
 from wsdsl.ir.op import Kernel, Value, once, once_each
-from wsdsl.ir.ops.tile import Block, Contract, ForEach, ForTiles, Load, Map, Store
+from wsdsl.ir.ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes

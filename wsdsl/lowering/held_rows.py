@@ -13,7 +13,7 @@ from wsdsl.diagnostics import CompileError
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.op import Kernel, Makers, Value, once
-from wsdsl.ir.ops.tile import Constant, Contract, DimSize, ForTiles, Index, Load, Map, Reduce, Store
+from wsdsl.ir.ops import Constant, Contract, DimSize, ForTiles, Index, Load, Map, Reduce, Store
 from wsdsl.ir.types import THREADS, Sizes, Tile
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, output_nest, whole_axes

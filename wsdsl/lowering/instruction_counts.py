@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.fragment import ReduceColumns, ScanColumns
-from wsdsl.ir.ops.smem import StorePartials
+from wsdsl.ir.ops import ReduceColumns, ScanColumns, StorePartials
 from wsdsl.ir.types import DType, Fragment, Tile, Type
 
 COUNTED = {
@@ -58,11 +57,11 @@ def of_load(kind: DType, vectors: bool = False) -> float:
     return LOADED if kind.bits >= 32 else LOADED_NARROW
 
 
-def of_access(op: t.Load | t.Store, striped: bool) -> float:
+def of_access(op: ops.Load | ops.Store, striped: bool) -> float:
     """Instructions for an element that threads which hold vectors load or store."""
     if striped:
         return SINGLY if op.dtype.bits >= 32 else SINGLY_NARROW
-    return LOADED_VECTOR if isinstance(op, t.Load) else 0.0
+    return LOADED_VECTOR if isinstance(op, ops.Load) else 0.0
 
 
 def instructions(op: Op) -> tuple[float, tuple[str, ...]] | None:
@@ -76,7 +75,7 @@ def by_unit(op: Op, counted: float) -> tuple[float, float]:
     """What an op is counted as, as instructions that are issued, and those of the exp unit among
     them: where other warps run meanwhile, the larger share of the two is the limit.
     """
-    special = SPECIAL.get(op.fn, 0) if isinstance(op, t.Map) else 0
+    special = SPECIAL.get(op.fn, 0) if isinstance(op, ops.Map) else 0
     others = max(counted - SPECIAL_LANES * special, BESIDE_SPECIAL * special)
     return (others + special, special) if special else (counted, 0)
 
@@ -84,31 +83,31 @@ def by_unit(op: Op, counted: float) -> tuple[float, float]:
 def per_element(op: Op) -> tuple[float, Type] | None:
     """For each element, and what has these. A conversion to 16 bits makes two elements."""
     match op:
-        case t.Map(fn=fn, result=result) if fn in OF_BITS and _is_u8(result.type):
+        case ops.Map(fn=fn, result=result) if fn in OF_BITS and _is_u8(result.type):
             return 1 / IN_WORD, result.type
-        case t.Map(fn=fn, result=result) if fn in IN_PAIRS and _is_half(result.type):
+        case ops.Map(fn=fn, result=result) if fn in IN_PAIRS and _is_half(result.type):
             return 0.5, result.type
-        case t.Cast(x=x, result=result) if _is_u8(result.type) and _bits(x.type) == 4:
+        case ops.Cast(x=x, result=result) if _is_u8(result.type) and _bits(x.type) == 4:
             return 1 / IN_WORD, result.type
-        case t.Map(fn=fn, result=result, bits=bits):
+        case ops.Map(fn=fn, result=result, bits=bits):
             fewer = (n for most, n in RELAXED.get(fn, {}).items() if bits <= most)
             return float(next(fewer, COUNTED.get(fn, 1))), result.type
-        case t.Cast(x=x, result=result):
+        case ops.Cast(x=x, result=result):
             made, given = result.type, x.type
             bits, narrow = _bits(given), 0 < _bits(made) <= 16
             if 0 < bits <= 8:
                 return FROM_BYTES[4 if bits <= 4 else 8], made
             return 0.5 if narrow else 1.0, made
         case (
-            t.Reduce(x=x, fn=fn)
-            | t.ReduceBlocks(x=x, fn=fn)
+            ops.Reduce(x=x, fn=fn)
+            | ops.ReduceBlocks(x=x, fn=fn)
             | ReduceColumns(x=x, fn=fn)
             | StorePartials(x=x, fn=fn)
         ):
             return REDUCED[fn], x.type
-        case t.Scan(x=x) | ScanColumns(x=x):
+        case ops.Scan(x=x) | ScanColumns(x=x):
             return SCANNED, x.type
-        case t.Bitcast(result=result) | t.Lookup(result=result):
+        case ops.Bitcast(result=result) | ops.Lookup(result=result):
             return 1.0, result.type
         case _:
             return None

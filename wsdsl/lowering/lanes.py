@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from wsdsl.ir.hardware.swizzle import GROUPS, SMEM_ALIGN, WORD
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.ops.tile import OVER_AXIS, Contract, Load, Reduce, ReduceBlocks, Scan, Store
+from wsdsl.ir.ops import OVER_AXIS, Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.types import ACCUMULATOR, I32, THREADS, Axis, Lanes, Role, Tile
 from wsdsl.lowering.axes import axes_of, is_scattered
 from wsdsl.lowering.cooperation import num_shares

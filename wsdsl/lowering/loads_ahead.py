@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.fragment import Iota
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import AxisAt, CommitProducts, Materialize
-from wsdsl.ir.ops.smem import LoadGlobal
-from wsdsl.ir.ops.stage import ConsumerRelease
+from wsdsl.ir.ops import (
+    AxisAt,
+    CommitProducts,
+    ConsumerRelease,
+    ForRange,
+    Iota,
+    LoadGlobal,
+    Materialize,
+)
 from wsdsl.ir.rewriter import copy_region, makers, replace_operands, used_inside, yielded
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.scale_loads import blocks_of
 
-REPEATABLE = (AxisAt, t.Block, t.Cast, t.Constant, t.DimSize, t.Index, t.Load, t.Lookup, t.Map)
+REPEATABLE = (
+    AxisAt,
+    ops.Block,
+    ops.Cast,
+    ops.Constant,
+    ops.DimSize,
+    ops.Index,
+    ops.Load,
+    ops.Lookup,
+    ops.Map,
+)
 
 
 class LoadsAhead:
@@ -28,15 +42,17 @@ class LoadsAhead:
 
     def emit(self, loop: ForRange) -> ForRange:
         """Adds what is loaded in front of the loop, and tells what becomes of it."""
-        loads = [op for op in loop.body if isinstance(op, (t.Load, t.Lookup))]
+        loads = [op for op in loop.body if isinstance(op, (ops.Load, ops.Lookup))]
         needed = {op.result: self.needed(op, loop) for op in loads if self.is_small(op.result)}
-        needed = {v: ops for v, ops in needed.items() if ops}
+        needed = {v: members for v, members in needed.items() if members}
         if not needed:
             return loop
         b, b.loc = self.builder, loop.loc
         first = self.copies(loop, needed, loop.start)
         varying = {
-            v: ops for v, ops in needed.items() if any(loop.index in operands(op) for op in ops)
+            v: members
+            for v, members in needed.items()
+            if any(loop.index in operands(op) for op in members)
         }
         args = {v: b.value(v.name, v.type) for v in varying}
         swap = first | args
@@ -59,7 +75,7 @@ class LoadsAhead:
             axes = tuple(op for op in body[:then] if isinstance(op, AxisAt))
             b.ops += copy_region(axes, b.namer)
             b.ops += body[then:]
-            b.add(t.Yield(values=(*yielded(loop.body), *last.values()), loc=loop.body[-1].loc))
+            b.add(ops.Yield(values=(*yielded(loop.body), *last.values()), loc=loop.body[-1].loc))
         return with_fields(
             loop,
             result=(*loop.result, *(b.value(v.name, v.type) for v in varying)),
@@ -72,7 +88,7 @@ class LoadsAhead:
         self, loop: ForRange, needed: Mapping[Value, Region], index: Value
     ) -> dict[Value, Value]:
         """Adds the loads of the iteration with this index; what they are called in it."""
-        wanted = {op for ops in needed.values() for op in ops}
+        wanted = {op for members in needed.values() for op in members}
         swap = {loop.index: index}
         self.builder.copy(tuple(op for op in loop.body if op in wanted), swap)
         return {v: swap[v] for v in needed}
@@ -81,10 +97,14 @@ class LoadsAhead:
         """What the body computes for a load, with the load at its end; nothing if that can not be
         done in another iteration.
         """
-        ops = makers(loop.body, results_of(load))
-        may = all(isinstance(op, REPEATABLE) and not {*operands(op)} & {*loop.args} for op in ops)
-        stored = any(isinstance(op, (t.Load, t.Lookup)) and op.tensor in self.stored for op in ops)
-        return ops if may and not stored else ()
+        members = makers(loop.body, results_of(load))
+        may = all(
+            isinstance(op, REPEATABLE) and not {*operands(op)} & {*loop.args} for op in members
+        )
+        stored = any(
+            isinstance(op, (ops.Load, ops.Lookup)) and op.tensor in self.stored for op in members
+        )
+        return members if may and not stored else ()
 
     def is_small(self, value: Value) -> bool:
         """Whether it is the same in all columns of a piece."""
@@ -92,11 +112,11 @@ class LoadsAhead:
         if all(axes[name].role != "columns" for name in value.axes):
             return True
         match self.made.get(value):
-            case t.Load(index=index) | t.Lookup(index=index):
+            case ops.Load(index=index) | ops.Lookup(index=index):
                 return all(map(self.is_place, index))
-            case t.Map(args=values):
+            case ops.Map(args=values):
                 return all(map(self.is_small, values))
-            case t.Cast(x=x):
+            case ops.Cast(x=x):
                 return self.is_small(x)
             case _:
                 return False
@@ -114,25 +134,30 @@ class LoadsAhead:
         shifted = isinstance(begins, AxisAt) and begins.shifted
         return not shifted and self.context.shapes.within(axis.as_axis.name, size)
 
-    def computed_from(self, known: set[Value], body: list[Op]) -> list[t.Map | t.Cast]:
+    def computed_from(self, known: set[Value], body: list[Op]) -> list[ops.Map | ops.Cast]:
         """What is small and computed from such loads alone."""
         inside = known | {v for op in body for v in results_of(op)}
-        found: list[t.Map | t.Cast] = []
+        found: list[ops.Map | ops.Cast] = []
         for op in body:
             of = inside & {*operands(op)}
-            if isinstance(op, (t.Cast, t.Map)) and of and of <= known and self.is_small(op.result):
+            if (
+                isinstance(op, (ops.Cast, ops.Map))
+                and of
+                and of <= known
+                and self.is_small(op.result)
+            ):
                 known.add(op.result)
                 found.append(op)
         return found
 
-    def behind_products(self, body: list[Op], early: list[t.Map | t.Cast]) -> int:
+    def behind_products(self, body: list[Op], early: list[ops.Map | ops.Cast]) -> int:
         """Behind the products that are started together first; in front of all if an operand is
         made of what is loaded.
         """
         ends = (CommitProducts, ConsumerRelease, Materialize)
         end = next((i for i, op in enumerate(body) if isinstance(op, ends)), len(body))
         at = max(
-            (i + 1 for i, op in enumerate(body[:end]) if isinstance(op, t.Contract)), default=0
+            (i + 1 for i, op in enumerate(body[:end]) if isinstance(op, ops.Contract)), default=0
         )
         made = {op.result for op in early}
         read = {v for op in body[:at] for v in (*operands(op), *used_inside(op))}
@@ -145,13 +170,13 @@ def behind_reads(body: Region | list[Op]) -> int:
     """
     found = 0
     for i, op in enumerate(body):
-        if isinstance(op, t.Contract):
+        if isinstance(op, ops.Contract):
             break
         found = i + 1 if isinstance(op, ConsumerRelease) else found
     return found
 
 
-ADDRESS_OPS = (t.Bitcast, t.Cast, t.Constant, Iota, t.Map)
+ADDRESS_OPS = (ops.Bitcast, ops.Cast, ops.Constant, Iota, ops.Map)
 
 
 def with_place(region: Region, load: LoadGlobal, *others: Value) -> Region:

@@ -8,20 +8,36 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Set
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Makers, Op, Region, Value, operands, results_of
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import AxisAt
-from wsdsl.ir.ops.stage import ConsumerRelease, ConsumerWait, SlotElements, SlotTile, SlotValues
+from wsdsl.ir.ops import (
+    AxisAt,
+    ConsumerRelease,
+    ConsumerWait,
+    ForRange,
+    SlotElements,
+    SlotTile,
+    SlotValues,
+)
 from wsdsl.ir.rewriter import following, yielded
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.builder import Builder
 
-PURE = (t.Map, t.Cast, t.Bitcast, t.Full, t.Reduce, t.ReduceBlocks, t.Scan, t.Constant, t.DimSize)
+PURE = (
+    ops.Map,
+    ops.Cast,
+    ops.Bitcast,
+    ops.Full,
+    ops.Reduce,
+    ops.ReduceBlocks,
+    ops.Scan,
+    ops.Constant,
+    ops.DimSize,
+)
 IN_SLOT = (SlotTile, SlotElements, SlotValues)
 MOVABLE = (
-    *PURE, *IN_SLOT, AxisAt, t.Block, ConsumerRelease, ConsumerWait, t.Contract, t.End, t.Index,
-    t.Load, t.Lookup,
+    *PURE, *IN_SLOT, AxisAt, ops.Block, ConsumerRelease, ConsumerWait, ops.Contract, ops.End,
+    ops.Index, ops.Load, ops.Lookup,
 )  # fmt: skip
 """What an iteration may do before the one in front of it is over."""
 
@@ -46,13 +62,13 @@ class LoopStages:
     @classmethod
     def of(cls, loop: ForRange, stored: Set[Value]) -> LoopStages | None:
         body, handed = loop.body[:-1], yielded(loop.body)
-        products = [op for op in body if isinstance(op, t.Contract)]
+        products = [op for op in body if isinstance(op, ops.Contract)]
         last = [op for op in products if any(isinstance(v.type, Tile) for v in (op.a, op.b))]
         movable = all(isinstance(op, MOVABLE) for op in body)
         behind = following(body, (op.result for op in last))
         if not last or last == products or not movable or behind & ({*products} - {*last}):
             return None
-        if any(isinstance(op, (t.Load, t.Lookup)) and op.tensor in stored for op in body):
+        if any(isinstance(op, (ops.Load, ops.Lookup)) and op.tensor in stored for op in body):
             return None
         second = {*last} | behind
         if not _with_slots(body, second):
@@ -76,7 +92,7 @@ class LoopStages:
         crossing = used & made_first - scaled
         if scaled & used != {*sums.values()} & scaled or any(not v.is_tile for v in crossing):
             return None
-        if any(isinstance(op, t.Contract) and op in scaling for op in body):
+        if any(isinstance(op, ops.Contract) and op in scaling for op in body):
             return None
         return cls(
             loop,
@@ -118,11 +134,11 @@ def is_mask(op: Op, made: Makers) -> bool:
     """Whether it orders indices, or selects by their order: most tiles need neither."""
 
     def orders(x: Op | None) -> bool:
-        if not isinstance(x, t.Map) or x.fn not in ORDERS:
+        if not isinstance(x, ops.Map) or x.fn not in ORDERS:
             return False
-        return all(isinstance(made.get(v), t.Index) for v in x.args)
+        return all(isinstance(made.get(v), ops.Index) for v in x.args)
 
-    return orders(op) or (isinstance(op, t.Map) and any(orders(made.get(v)) for v in op.args))
+    return orders(op) or (isinstance(op, ops.Map) and any(orders(made.get(v)) for v in op.args))
 
 
 class Masks:
@@ -133,23 +149,23 @@ class Masks:
     def __init__(self, stages: LoopStages, builder: Builder, made: Makers) -> None:
         self.builder = builder
         self.made = {**made} | {v: op for op in stages.first for v in results_of(op)}
-        self.ops = [op for op in stages.first if isinstance(op, t.Map) and self._order(op)]
+        self.ops = [op for op in stages.first if isinstance(op, ops.Map) and self._order(op)]
 
-    def _order(self, op: t.Map) -> t.Map | None:
+    def _order(self, op: ops.Map) -> ops.Map | None:
         """What it selects by, if that is the order of two indices."""
         test = self.made.get(op.args[0]) if op.fn == "where" and op.args[1].is_tile else None
-        if not isinstance(test, t.Map) or test.fn not in ORDERS:
+        if not isinstance(test, ops.Map) or test.fn not in ORDERS:
             return None
         return test if all(map(self._axis, test.args)) else None
 
     def _axis(self, value: Value) -> AxisAt | None:
         index = self.made.get(value)
-        axis = self.made.get(index.axis) if isinstance(index, t.Index) else None
+        axis = self.made.get(index.axis) if isinstance(index, ops.Index) else None
         return axis if isinstance(axis, AxisAt) else None
 
     def seen(self, op: Op, swap: Mapping[Value, Value]) -> dict[Value, Value]:
         """What one of `ops` gives where its test holds for all elements."""
-        assert isinstance(op, t.Map)
+        assert isinstance(op, ops.Map)
         return {op.result: swap.get(op.args[1], op.args[1])}
 
     def tests(self, starts: Mapping[Value, Value]) -> list[Value]:

@@ -29,10 +29,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from wsdsl.ir.hardware.scale_factor_atoms import in_atoms
+from wsdsl.ir import ops
+from wsdsl.ir.analysis.scale_factor_indices import in_atoms
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
-from wsdsl.ir.ops import stage as s
-from wsdsl.ir.ops.tile import Load, ReduceBlocks
+from wsdsl.ir.ops import Load, ReduceBlocks
 from wsdsl.ir.rewriter import Namer, definitions
 from wsdsl.ir.types import Axis, SharedTile
 from wsdsl.lowering.axes import axis_of
@@ -54,7 +54,7 @@ class DecodeSlice(ProducerSlice):
         axes = (v for v in definitions(kernel) if isinstance(v.type, Axis))
         self.axes = {v.type.name: v for v in axes if isinstance(v.type, Axis)}
         read = [g for g in groups if g.consumer == self.role]
-        self.waits = {g: s.ConsumerWait(**self.taken(g)) for g in read}
+        self.waits = {g: ops.ConsumerWait(**self.taken(g)) for g in read}
         self.in_slots = {v for g in read for edge in g.edges for v in edge.values}
 
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
@@ -69,7 +69,7 @@ class DecodeSlice(ProducerSlice):
         taken = [op for g in first if g in self.waits for op in self._taken(g)]
         filled = [op for g in first if g.producer == self.role for op in self._filled(g)]
         read = [g for g in groups if g in self.waits and self._read(g, groups) == place]
-        released = [s.ConsumerRelease(slot=self.waits[g].result, loc=g.loc) for g in read]
+        released = [ops.ConsumerRelease(slot=self.waits[g].result, loc=g.loc) for g in read]
         return [*taken, *filled, *released]
 
     def _read(self, group: SlotGroup, groups: list[SlotGroup]) -> int:
@@ -91,20 +91,20 @@ class DecodeSlice(ProducerSlice):
     def _tiles(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
         """Of a slot that was waited for."""
         where |= dict(tensor=edge.load.tensor, index=edge.load.index)
-        return [s.SlotElements(result=value, **where) for value in edge.values]
+        return [ops.SlotElements(result=value, **where) for value in edge.values]
 
     def _filled(self, group: SlotGroup) -> list[Op]:
-        acquire = s.ProducerAcquire(**self.taken(group))
+        acquire = ops.ProducerAcquire(**self.taken(group))
         slot, made = acquire.result, list[Op]([acquire])
         for field, edge in enumerate(group.edges):
             where = dict(slot=slot, field=field, loc=group.loc)
             made += self._made(edge, where, group.block)
-        return [*made, s.ProducerCommit(slot=slot, loc=group.loc)]
+        return [*made, ops.ProducerCommit(slot=slot, loc=group.loc)]
 
     def _made(self, edge: Edge, where: dict[str, Any], block: Sequence[Op]) -> Iterable[Op]:
         """What fills a field of a slot."""
         axis = self._axis(decoded(self.kernel).summed[edge.value], block)
-        return [s.StoreToSlot(value=edge.value, summed=axis, **where)]
+        return [ops.StoreToSlot(value=edge.value, summed=axis, **where)]
 
     def _axis(self, name: str, block: Sequence[Op]) -> Value:
         return axis_of(block, name) or self.axes[name]
@@ -116,13 +116,13 @@ class ScaleSlice(DecodeSlice):
     role = "scale"
 
     def _tiles(self, edge: Edge, where: dict[str, Any]) -> Iterable[Op]:
-        return [s.SlotTile(result=self.tile(edge), **where)]
+        return [ops.SlotTile(result=self.tile(edge), **where)]
 
     def _made(self, edge: Edge, where: dict[str, Any], block: Sequence[Op]) -> Iterable[Op]:
         rows, summed = (self._axis(name, block) for name in edge.layout.axes)
         atoms = isinstance(edge.made, Load) and in_atoms(edge.made)
         where |= dict(across=rows if atoms else None)
-        return [s.ScalesToSlot(value=self.tile(edge), summed=summed, block=edge.block, **where)]
+        return [ops.ScalesToSlot(value=self.tile(edge), summed=summed, block=edge.block, **where)]
 
     def tile(self, edge: Edge) -> Value:
         """Of what an edge has in SMEM."""

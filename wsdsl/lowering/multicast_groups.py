@@ -11,7 +11,7 @@ from itertools import product
 
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.op import Value
-from wsdsl.ir.ops.mbarrier import CtaRank
+from wsdsl.ir.ops import CtaRank
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.record import record
 

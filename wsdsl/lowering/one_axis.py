@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import dataclasses
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
-from wsdsl.ir.ops import tile
 from wsdsl.ir.rewriter import retype
 from wsdsl.ir.types import Tensor, Tile
 from wsdsl.lowering.axes import output_nest
 
-OF_AN_ELEMENT = tile.Load, tile.Store, tile.Constant
+OF_AN_ELEMENT = ops.Load, ops.Store, ops.Constant
 
 
 def with_one_axis(kernel: Kernel) -> Kernel | None:
@@ -38,13 +38,13 @@ def with_one_axis(kernel: Kernel) -> Kernel | None:
         or not all(op.elementwise or isinstance(op, OF_AN_ELEMENT) for op in body)
     ):
         return None
-    names = {loop.index.as_axis.name for loop in nest if isinstance(loop, tile.ForTiles)}
+    names = {loop.index.as_axis.name for loop in nest if isinstance(loop, ops.ForTiles)}
     axes = [v.type.axes for v in kernel.defined if isinstance(v.type, Tile)]
     if not names or any(own and {*own} != names for own in axes):
         return None
     if any(loop.index in _computed_with(op) for op in body for loop in nest):
         return None
-    accesses = [op for op in body if isinstance(op, tile.Load | tile.Store)]
+    accesses = [op for op in body if isinstance(op, ops.Load | ops.Store)]
     whole, walked = {op.tensor for op in accesses if op.axes}, [loop.index for loop in nest]
     # Numbers that are the same for all elements may come from elsewhere.
     apart = [op for op in accesses if op.tensor not in whole and not {*op.index} & {*walked}]
@@ -60,9 +60,9 @@ def with_one_axis(kernel: Kernel) -> Kernel | None:
 
 def _computed_with(op: Op) -> tuple[Value, ...]:
     """What it takes but for the place of an access."""
-    if isinstance(op, tile.Load):
+    if isinstance(op, ops.Load):
         return ()
-    return (op.value,) if isinstance(op, tile.Store) else tuple(operands(op))
+    return (op.value,) if isinstance(op, ops.Store) else tuple(operands(op))
 
 
 def _has_dims(tensor: Value, dims: tuple[str, ...]) -> bool:
@@ -72,8 +72,8 @@ def _has_dims(tensor: Value, dims: tuple[str, ...]) -> bool:
     return kind.dtype.bits >= 8 and kind.dims == dims
 
 
-def _is_plain(loop: tile.ForTiles | tile.ForEach) -> bool:
-    if isinstance(loop, tile.ForEach):
+def _is_plain(loop: ops.ForTiles | ops.ForEach) -> bool:
+    if isinstance(loop, ops.ForEach):
         return not loop.init
     part = loop.start or loop.stop or loop.first or loop.offset or loop.every or loop.within
     return not (part or loop.whole or loop.index.as_axis.size)
@@ -81,7 +81,7 @@ def _is_plain(loop: tile.ForTiles | tile.ForEach) -> bool:
 
 def _walked(kernel: Kernel, body: Region, order: tuple[Value, ...], whole: set[Value]) -> Kernel:
     """`body` is what the loops run, `order` that of the tensors' dimensions."""
-    nest = kernel.of(tile.ForTiles, tile.ForEach)
+    nest = kernel.of(ops.ForTiles, ops.ForEach)
     dims = [next(loop.dim for loop in nest if loop.index == i) for i in order]
     tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
     dim, taken = "_".join(dims), {d for t in tensors for d in t.dims}
@@ -97,11 +97,11 @@ def _walked(kernel: Kernel, body: Region, order: tuple[Value, ...], whole: set[V
             swap[value] = Value(value.name, Tensor(value.type.dtype, (dim,)))
 
     def indexed(op: Op) -> Op:
-        if isinstance(op, tile.Load | tile.Store) and op.tensor in whole:
+        if isinstance(op, ops.Load | ops.Store) and op.tensor in whole:
             return dataclasses.replace(op, index=(index,))
         return op
 
     inner = retype(tuple(indexed(op) for op in body), swap)
-    loop = tile.ForTiles(index=index, body=(*inner, tile.Yield()), loc=nest[-1].loc)
+    loop = ops.ForTiles(index=index, body=(*inner, ops.Yield()), loc=nest[-1].loc)
     params = tuple(swap.get(p, p) for p in kernel.params)
     return dataclasses.replace(kernel, params=params, body=(loop,))

@@ -42,10 +42,16 @@ take a slot that was filled one lap ago for its own otherwise, as the parity is 
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, walk
-from wsdsl.ir.ops.mbarrier import NamedBarrierArrive, NamedBarrierSync, WarpgroupIndex
-from wsdsl.ir.ops.pipeline import ForWork, Partition
-from wsdsl.ir.ops.stage import ConsumerWait, TakeSubtiles
-from wsdsl.ir.ops.tile import Yield
+from wsdsl.ir.ops import (
+    ConsumerWait,
+    ForWork,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+    Partition,
+    TakeSubtiles,
+    WarpgroupIndex,
+    Yield,
+)
 from wsdsl.lowering.builder import INT, Builder
 
 FIRST = 1

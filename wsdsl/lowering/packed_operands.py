@@ -14,7 +14,7 @@ from wsdsl.ir.analysis.intervals import may_begin_anywhere
 from wsdsl.ir.hardware.packed_layout import MAX_PACKED_RANK, packed_swizzle
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.ops.tile import Contract, ForTiles, Load, Lookup, Store
+from wsdsl.ir.ops import Contract, ForTiles, Load, Lookup, Store
 from wsdsl.ir.rewriter import made_of
 from wsdsl.ir.types import Axis, Sizes, Tensor
 from wsdsl.lowering.lanes import reduces_across

@@ -2,14 +2,14 @@
 
     store(tensor=%partials, index=(%m_piece, %n_piece), value=%acc)
     named_barrier_sync(barrier=8, num_warpgroups=2)
-    arrive_flag(tensor=%flags, index=(%flag,), wrap=%twice)
-    wait_flag(tensor=%flags, index=(%flag,), count=%parts)
+    semaphore_arrive(tensor=%flags, index=(%flag,), wrap=%twice)
+    semaphore_wait(tensor=%flags, index=(%flag,), count=%parts)
     for_range(index=%j, start=%part, stop=%num, step=%parts) {  # an `if` where one part is all
       ... the columns 32 j and on of all pieces, summed in their order ...
       ... what is done with the whole sums, for as many columns ...
     }
     named_barrier_sync(barrier=8, num_warpgroups=2)
-    arrive_flag(tensor=%flags, index=(%flag,), wrap=%twice, release=False)
+    semaphore_arrive(tensor=%flags, index=(%flag,), wrap=%twice, release=False)
 
 A flag counts the pieces that have left their sums, then those that are done with them; the last one
 makes it 0 again. Nobody who waits misses that it was high enough: it has not been counted as done.
@@ -17,15 +17,15 @@ makes it 0 again. Nobody who waits misses that it was high enough: it has not be
 **In a cluster** the CTAs that share a contraction each sum and store a slice.
 
 Before:
-    finish_tile(sums=(%acc,), slot=%slot, begin=%begin, end=%end, contraction="K",
+    splitk_fixup(sums=(%acc,), slot=%slot, begin=%begin, end=%end, contraction="K",
                 reduction="cluster", part=%part, parts=%parts, sharing=2, args=(%sum,)) {
       store(tensor=%C, index=(%m, %n), value=%sum)
     }
 After:
-    %sums_ring = circular_buffer(depth=1, layouts=((f32[m, n_slice],),), senders=1)
+    %sums_ring = pipeline(depth=1, layouts=((f32[m, n_slice],),), senders=1)
       ...
       %n_slice: axis<n_slice of N by 64 columns> = axis_at(start=%slice)
-      %sum: f32[m, n_slice] = add_in_cluster(sums=(%acc,), part=%part, sharing=2, ring=%sums_ring)
+      %sum: f32[m, n_slice] = cluster_reduce(sums=(%acc,), part=%part, sharing=2, ring=%sums_ring)
       store(tensor=%C, index=(%m, %n_slice), value=%sum)
 
 Sums go from registers to the other CTAs' SMEM: nothing is written to GMEM, and nobody but the
@@ -47,9 +47,19 @@ from typing import Any
 
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Op, Region, Value, bound, results_of, with_fields
-from wsdsl.ir.ops.mbarrier import ForRange, WaitFlag
-from wsdsl.ir.ops.pipeline import AddInCluster, AxisAt, CircularBuffer, FinishTile
-from wsdsl.ir.ops.tile import End, Full, Map, Store, Yield
+from wsdsl.ir.ops import (
+    AxisAt,
+    ClusterReduce,
+    End,
+    ForRange,
+    Full,
+    Map,
+    Pipeline,
+    SemaphoreWait,
+    SplitkFixup,
+    Store,
+    Yield,
+)
 from wsdsl.ir.rewriter import retype, rewrite, uses, walk
 from wsdsl.ir.types import Axis, Ring, Tensor, Tile
 from wsdsl.lazy import cached_property
@@ -121,7 +131,7 @@ def least_slice(body: Region) -> int:
 class ParallelReduction:
     """Of one tile."""
 
-    def __init__(self, partials: Partials, op: FinishTile, splits: int, height: int) -> None:
+    def __init__(self, partials: Partials, op: SplitkFixup, splits: int, height: int) -> None:
         """`height`: rows of a piece whose threads have a row each, if rows are reduced; else 0."""
         self.height = height
         assert op.part is not None and op.parts is not None
@@ -140,7 +150,7 @@ class ParallelReduction:
             partials.store(sum, places[-1])
         wrap = b.plus(b.times(self.parts, 2, "twice"), -1, "twice")
         partials.arrive(flags, flag, wrap=wrap)
-        b.add(WaitFlag(tensor=flags, index=(flag,), count=self.parts))
+        b.add(SemaphoreWait(tensor=flags, index=(flag,), count=self.parts))
         if self.height:
             self.finish_columns(places)
         else:
@@ -228,7 +238,7 @@ class ParallelReduction:
         return partials.load(like.as_tile, partials.place(like, number, line, self.splits, column))
 
 
-def columns_of(partials: Partials, op: FinishTile) -> Axis:
+def columns_of(partials: Partials, op: SplitkFixup) -> Axis:
     """Those that are cut into slices, the same of all sums."""
     found = partials.role(op.sums[0].as_tile, "columns")
     assert found is not None
@@ -236,7 +246,7 @@ def columns_of(partials: Partials, op: FinishTile) -> Axis:
 
 
 def slice_at(
-    partials: Partials, op: FinishTile, width: int, offset: Value, starts: Mapping[str, Value]
+    partials: Partials, op: SplitkFixup, width: int, offset: Value, starts: Mapping[str, Value]
 ) -> tuple[Value, list[Value]]:
     """An axis of `width` columns, `offset` behind the tile's first, and the whole sums along it."""
     b, columns = partials.builder, columns_of(partials, op)
@@ -256,7 +266,7 @@ def narrower(value: Value, name: str, other: str) -> Value:
     return Value(value.name, dataclasses.replace(value.type, axes=axes))
 
 
-def narrowed(op: FinishTile, name: str, axis: Value, wholes: list[Value]) -> Region:
+def narrowed(op: SplitkFixup, name: str, axis: Value, wholes: list[Value]) -> Region:
     """What is done with the sums, for the columns of a slice."""
     swap = dict(zip(op.args, wholes, strict=True))
     made = [v for inner in walk(op.body) for v in (*results_of(inner), *bound(inner))]
@@ -281,9 +291,7 @@ def _ending(region: Region, axis: Value, whole: Value) -> Region:
     return rewrite(region, change)
 
 
-def finish_in_cluster(
-    partials: Partials, op: FinishTile, starts: Mapping[str, Value]
-) -> CircularBuffer:
+def finish_in_cluster(partials: Partials, op: SplitkFixup, starts: Mapping[str, Value]) -> Pipeline:
     """Returns the ring; `starts`: where the tile begins along each axis."""
     assert op.part is not None
     b, columns = partials.builder, columns_of(partials, op)
@@ -293,8 +301,8 @@ def finish_in_cluster(
     layout = tuple(v.type for v in wholes if isinstance(v.type, Tile))
     name = b.value("sums_ring", Ring())
     sides = dict[str, Any](consumers=partials.consumers, senders=op.sharing - 1)
-    ring = CircularBuffer(result=name, depth=1, layouts=(layout,), **sides, loc=op.loc)
+    ring = Pipeline(result=name, depth=1, layouts=(layout,), **sides, loc=op.loc)
     shared = dict[str, Any](part=op.part, sharing=op.sharing, barrier=partials.barrier)
-    b.add(AddInCluster(result=tuple(wholes), sums=op.sums, ring=name, **shared))
+    b.add(ClusterReduce(result=tuple(wholes), sums=op.sums, ring=name, **shared))
     b.ops += narrowed(op, columns.name, axis, wholes)
     return ring

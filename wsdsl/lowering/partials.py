@@ -7,10 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.ops.mbarrier import ArriveFlag, ForRange, NamedBarrierSync, SyncWarp, WarpgroupIndex
-from wsdsl.ir.ops.pipeline import AxisAt, RenameAxes
-from wsdsl.ir.ops.smem import AllocateGlobal
-from wsdsl.ir.ops.tile import Load, Store, Yield
+from wsdsl.ir.ops import (
+    AllocateGlobal,
+    AxisAt,
+    ForRange,
+    Load,
+    NamedBarrierSync,
+    RenameAxes,
+    SemaphoreArrive,
+    Store,
+    SyncWarp,
+    WarpgroupIndex,
+    Yield,
+)
 from wsdsl.ir.rewriter import Namer
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
@@ -67,7 +76,7 @@ class Partials:
         """Once all warps have come so far; `release` what others are to see."""
         b = self.builder
         self.meet()
-        b.add(ArriveFlag(tensor=flags, index=(flag,), by=by, wrap=wrap, release=release))
+        b.add(SemaphoreArrive(tensor=flags, index=(flag,), by=by, wrap=wrap, release=release))
 
     def place(
         self, sum: Value, number: int, line: Value, slots: int = 1, column: Value | None = None

@@ -7,13 +7,20 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Value, once
-from wsdsl.ir.ops import mbarrier as bar
-from wsdsl.ir.ops import pipeline as p
-from wsdsl.ir.ops.fragment import Iota
-from wsdsl.ir.ops.stage import StoreInTensor, SubtilesInShared
-from wsdsl.ir.ops.tile import Block, Contract, End, Map, Reduce, Store
+from wsdsl.ir.ops import (
+    Block,
+    Contract,
+    End,
+    Iota,
+    Map,
+    Reduce,
+    Store,
+    StoreInTensor,
+    SubtilesInShared,
+)
 from wsdsl.ir.rewriter import definers, walk
 from wsdsl.ir.types import I32, Axis, Fragment, Tile
 from wsdsl.lowering.axes import axes_of, whole_axes
@@ -32,7 +39,7 @@ def narrow_axes(kernel: Kernel) -> set[str]:
     for op in kernel.of(Store):
         if op.tensor in stored_as_panels(kernel) and op.dtype.bytes == 4:
             found |= {a.name for a in op.axes if a.role == "columns"}
-    for op in kernel.of(p.RenameAxes):
+    for op in kernel.of(ops.RenameAxes):
         names = (*zip(op.x.as_tile.axes, op.result.as_tile.axes, strict=True),)
         found |= {b for a, b in names if a in found} | {a for a, b in names if b in found}
     return found
@@ -42,12 +49,12 @@ def narrow_axes(kernel: Kernel) -> set[str]:
 def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
     """Widths of the chunks of column axes of tiles that come in parts, or go to other CTAs."""
     axes, narrow, found = axes_of(kernel), narrow_axes(kernel), dict[str, tuple[int, ...]]()
-    for op in kernel.of(SubtilesInShared, p.AddInCluster, Contract):
+    for op in kernel.of(SubtilesInShared, ops.ClusterReduce, Contract):
         if isinstance(op, SubtilesInShared):
             tiles = [v.type for v in op.result if isinstance(v.type, Tile)]
             names = (name for tile in tiles for name in tile.axes if len(tile.axes) == 2)
             found |= {name: op.parts for name in names if axes[name].role == "columns"}
-        elif isinstance(op, p.AddInCluster):
+        elif isinstance(op, ops.ClusterReduce):
             found |= _cut_to_slices(op, axes, narrow)
         elif op.depth:
             found |= _cut_to_depths(op, axes, narrow)
@@ -67,7 +74,7 @@ def _cut_to_depths(
 
 
 def _cut_to_slices(
-    op: p.AddInCluster, axes: Mapping[str, Axis], narrow: set[str]
+    op: ops.ClusterReduce, axes: Mapping[str, Axis], narrow: set[str]
 ) -> dict[str, tuple[int, ...]]:
     """Sums are cut where the slices are that go to different CTAs."""
     found: dict[str, tuple[int, ...]] = {}
@@ -85,12 +92,12 @@ class PartitionContext:
     """
 
     def __init__(
-        self, kernel: Kernel, partition: p.Partition, builder: Builder, declarations: list[Op]
+        self, kernel: Kernel, partition: ops.Partition, builder: Builder, declarations: list[Op]
     ) -> None:
         self.kernel, self.builder = kernel, builder
         groups = partition.num_warpgroups if partition.share == "columns" else 1
         height = height_of(kernel)
-        together = max((len(op.x) for op in kernel.of(p.ExchangeRows)), default=1)
+        together = max((len(op.x) for op in kernel.of(ops.ClusterAllgather)), default=1)
         sharing = height, groups, partition.num_agents // groups, together
         self.shared_rows = SharedRows(builder, declarations, self.meet, *sharing)
         self.static = dict(kernel.sizes)
@@ -106,7 +113,7 @@ class PartitionContext:
         share = partition.share
         consumers, lanes = partition.num_agents, lanes_of(kernel)
         flat = flat_axis(kernel)
-        together = (*kernel.of(Reduce), *kernel.of(p.ExchangeRows))
+        together = (*kernel.of(Reduce), *kernel.of(ops.ClusterAllgather))
         self.sharing = {op.axis: op.ctas for op in together if op.ctas > 1}
         """Axes along which so many CTAs of a cluster have a tile each, and reduce them together."""
         in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
@@ -116,9 +123,9 @@ class PartitionContext:
         self.shapes = Shapes(self.axes, consumers, share, *how)
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
-        self.tiles: dict[str, p.AxisAt] = {}
+        self.tiles: dict[str, ops.AxisAt] = {}
         """The current one of each axis: where it begins, and which elements it has."""
-        self.read: list[bar.ArriveBarrier] = []
+        self.read: list[ops.MbarrierArrive] = []
         """Arrivals for slots that have been read: they follow the next fence."""
 
     def begin_whole(self) -> None:
@@ -127,7 +134,7 @@ class PartitionContext:
         """
         for name in whole_axes(self.kernel):
             axis = Value(name, self.axes[name])
-            self.begin_axis(p.AxisAt(result=axis, start=self.builder.integer(0)))
+            self.begin_axis(ops.AxisAt(result=axis, start=self.builder.integer(0)))
 
     def find_shares(self) -> None:
         """At the start of the partition: which rows or columns are this warpgroup's."""
@@ -135,7 +142,7 @@ class PartitionContext:
         if self.num_warpgroups == 1:
             self.warpgroup = b.integer(0)
         else:
-            self.warpgroup = b.add(bar.WarpgroupIndex(result=b.value("wg", INT))).result
+            self.warpgroup = b.add(ops.WarpgroupIndex(result=b.value("wg", INT))).result
         known: dict[int, Value] = {}
         for name, axis in self.axes.items():
             if axis.role == self.shapes.share:
@@ -148,23 +155,23 @@ class PartitionContext:
         """Tell TMA what the threads of a warp wrote to SMEM, and which slots they have read;
         `meet`: of more than a warp. `everywhere`: and what they have read in global memory.
         """
-        self.builder.add(bar.FenceAsyncProxy(everywhere=everywhere, loc=loc))
-        self.builder.add(meet or bar.SyncWarp(loc=loc))
+        self.builder.add(ops.FenceAsyncProxy(everywhere=everywhere, loc=loc))
+        self.builder.add(meet or ops.SyncWarp(loc=loc))
         for op in self.read:
             self.builder.add(op)
         self.read = []
 
-    def meet(self, loc: Loc | None) -> bar.NamedBarrierSync:
+    def meet(self, loc: Loc | None) -> ops.NamedBarrierSync:
         """Of all warps of the partition."""
         barrier = consumer_barrier(self.kernel, self.partition)
-        return bar.NamedBarrierSync(barrier=barrier, num_warpgroups=self.num_warpgroups, loc=loc)
+        return ops.NamedBarrierSync(barrier=barrier, num_warpgroups=self.num_warpgroups, loc=loc)
 
     def give_back(self, loc: Loc | None) -> None:
         """What has been read, where no store is to follow."""
         if self.read:
             self.publish(loc)
 
-    def compute(self, pieces: RegisterTile, op: p.Materialize) -> None:
+    def compute(self, pieces: RegisterTile, op: ops.Materialize) -> None:
         before, self.in_order = self.in_order, self.in_order or op.in_order
         for i in range(pieces.shape.blocks - op.but_last):
             for j in range(len(pieces.shape.widths)):
@@ -172,7 +179,7 @@ class PartitionContext:
         self.in_order = before
 
     def begin_axis(self, op: Op) -> None:
-        assert isinstance(op, p.AxisAt)
+        assert isinstance(op, ops.AxisAt)
         self.tiles[op.result.as_axis.name] = op
 
     def is_full(self, axis: str) -> bool:

@@ -6,9 +6,18 @@ from collections.abc import Callable, Iterable
 from functools import partial, reduce
 
 from wsdsl.ir.op import Makers, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.ops.pipeline import AxisAt, CommitProducts, Materialize
-from wsdsl.ir.ops.stage import ConsumerRelease
-from wsdsl.ir.ops.tile import OVER_AXIS, Contract, Full, If, Map, Yield
+from wsdsl.ir.ops import (
+    OVER_AXIS,
+    AxisAt,
+    CommitProducts,
+    ConsumerRelease,
+    Contract,
+    Full,
+    If,
+    Map,
+    Materialize,
+    Yield,
+)
 from wsdsl.ir.rewriter import makers, yielded
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.builder import Builder

@@ -8,12 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk, with_fields
-from wsdsl.ir.ops import stage as s
-from wsdsl.ir.ops.mbarrier import Advance, WaitBarrier
-from wsdsl.ir.ops.pipeline import AddInCluster, Partition
-from wsdsl.ir.ops.smem import MakeTensorMap
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import Advance, ClusterReduce, Contract, MakeTensorMap, MbarrierWait, Partition
 from wsdsl.ir.types import Barriers, Shared, State, TensorMap, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line
@@ -37,7 +34,7 @@ class PlacedRing:
     def depth(self) -> int:
         return self.shared.type_as(Shared).num
 
-    def of_sums(self, op: AddInCluster) -> AddInCluster:
+    def of_sums(self, op: ClusterReduce) -> ClusterReduce:
         """With the places of what the others send, one behind the other."""
         where = dict(shared=self.shared, full=self.full, empty=self.empty)
         return with_fields(op, ring=None, **where)
@@ -72,15 +69,17 @@ def drain(b: Builder, empty: Value, state: Value) -> None:
     """One lap of waits; those of slots that were never filled pass."""
     assert isinstance(empty.type, Barriers)
     for left in reversed(range(empty.type.num)):
-        b.add(WaitBarrier(barriers=empty, state=state, loc=b.loc))
+        b.add(MbarrierWait(barriers=empty, state=state, loc=b.loc))
         if left:
             before, state = state, b.value("s", State())
             b.add(Advance(result=state, state=before, num=empty.type.num, loc=b.loc))
 
 
-def take_subtiles(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: s.TakeSubtiles) -> None:
+def take_subtiles(
+    b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: ops.TakeSubtiles
+) -> None:
     assert op.state is not None
-    made = s.SubtilesInShared(
+    made = ops.SubtilesInShared(
         result=op.result,
         shared=tuple(ring.shared_of(v.type) for v in op.result if isinstance(v.type, Tile)),
         offsets=ring.offsets[0],
@@ -110,15 +109,15 @@ def _unmet(region: Region) -> set[Value]:
     found: set[Value] = set()
     for op in region:
         match op:
-            case s.ConsumerWait():
+            case ops.ConsumerWait():
                 held[op.result] = op.ring
             case Contract():
                 held.clear()
-            case s.SlotElements() | s.SlotValues():
+            case ops.SlotElements() | ops.SlotValues():
                 held.pop(op.slot, None)
-            case s.ScalesToSlot():
+            case ops.ScalesToSlot():
                 held.clear()
-            case s.ConsumerRelease() if op.slot in held:
+            case ops.ConsumerRelease() if op.slot in held:
                 found.add(held[op.slot])
             case _:
                 pass
@@ -146,12 +145,12 @@ class Producers:
         stores: dict[Value, int] = {}
         for place, op in enumerate(kernel.body):
             for inner in walk(op.body) if isinstance(op, Partition) else ():
-                if isinstance(inner, s.ProducerAcquire):
+                if isinstance(inner, ops.ProducerAcquire):
                     rings[inner.result] = inner.ring
-                elif isinstance(inner, s.LoadToSlot):
+                elif isinstance(inner, ops.LoadToSlot):
                     held = found.setdefault(rings[inner.slot], {})
                     held.setdefault(place, []).append(inner.tensor.name)
-                elif isinstance(inner, s.StoreToSlot) and isinstance(op, Partition):
+                elif isinstance(inner, ops.StoreToSlot) and isinstance(op, Partition):
                     stores[rings[inner.slot]] = op.num_warpgroups
         return Producers(found, frozenset(kernel.unaligned), stores)
 

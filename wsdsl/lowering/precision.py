@@ -11,7 +11,7 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.hardware.target import target_of
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8
 from wsdsl.ir.op import Kernel, once, regions
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import Contract
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import MAX_LINE, axis_sizes, depth_of, row_blocks
 from wsdsl.schedule import PRECISE_EVERY, Schedule

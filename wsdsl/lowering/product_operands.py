@@ -7,7 +7,7 @@ from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import cast_to
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once
-from wsdsl.ir.ops.tile import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Lookup, Map
+from wsdsl.ir.ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Lookup, Map
 from wsdsl.ir.rewriter import made_of
 from wsdsl.ir.types import DType, Role
 

@@ -37,10 +37,9 @@ from collections.abc import Iterable, Iterator
 from itertools import compress
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops import stage as s
-from wsdsl.ir.ops.pipeline import Materialize
-from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles, Store, Yield
+from wsdsl.ir.ops import Contract, ForEach, ForTiles, Materialize, Store, Yield
 from wsdsl.ir.rewriter import Namer, definitions, uses, walk, with_regions, yielded
 from wsdsl.ir.types import Axis, Slot
 from wsdsl.lowering.axes import axis_of
@@ -51,7 +50,7 @@ from wsdsl.lowering.started_sums import StartedSums
 from wsdsl.lowering.tensor_chains import chains, staying
 from wsdsl.lowering.updated_sums import Updates, updates
 
-WITH_SLOTS = (s.ConsumerRelease, s.ProducerCommit, s.StoreToSlot, s.SumToSlot)
+WITH_SLOTS = (ops.ConsumerRelease, ops.ProducerCommit, ops.StoreToSlot, ops.SumToSlot)
 """What they do, and give nothing."""
 
 
@@ -78,8 +77,8 @@ class TensorSlice(ConsumerSlice):
         whole = changed.region(self.of(body))
         rings = {self.loads.rings[group.ring] for group in self.sums}
         for op in walk(whole):
-            if isinstance(op, (s.ConsumerWait, s.ProducerAcquire)):
-                filled = isinstance(op, s.ProducerAcquire)
+            if isinstance(op, (ops.ConsumerWait, ops.ProducerAcquire)):
+                filled = isinstance(op, ops.ProducerAcquire)
                 self.multiplying |= {op.result} if (op.ring in rings) == filled else set()
         multiplied = tuple(self._multiplied(whole))
         return without_unused(multiplied), without_unused(tuple(self._computed(whole)))
@@ -96,7 +95,7 @@ class TensorSlice(ConsumerSlice):
                 made.append(acquire := self._acquired(group))
                 if self.is_updated(group):
                     # Who computes writes to it first.
-                    made.append(s.ProducerCommit(slot=acquire.result, loc=acquire.loc))
+                    made.append(ops.ProducerCommit(slot=acquire.result, loc=acquire.loc))
         return made
 
     def behind(self, block: Region, place: int) -> list[Op]:
@@ -114,7 +113,7 @@ class TensorSlice(ConsumerSlice):
             if handed:
                 # Piece by piece: a whole sum beside them would take their registers once more.
                 made.append(Materialize(values=tuple(dict.fromkeys(handed)), loc=own[-1].loc))
-            made += (s.ConsumerRelease(slot=self.slots[id(g)], loc=g.loc) for g in own)
+            made += (ops.ConsumerRelease(slot=self.slots[id(g)], loc=g.loc) for g in own)
         return made
 
     def _in(self, groups: Iterable[SlotGroup], block: Region) -> list[SlotGroup]:
@@ -122,18 +121,18 @@ class TensorSlice(ConsumerSlice):
 
     def _filled(self, group: SlotGroup) -> list[Op]:
         """By who computes."""
-        acquire = s.ProducerAcquire(**self.loads.taken(group))
+        acquire = ops.ProducerAcquire(**self.loads.taken(group))
         made = list[Op]([acquire])
         for field, edge in enumerate(group.edges):
             name = edge.layout.axes[-1]
             summed = axis_of(group.block, name) or self.axes[name]
             where = dict[str, Any](slot=acquire.result, field=field, loc=group.loc)
-            made.append(s.StoreToSlot(value=edge.value, summed=summed, **where))
-        return [*made, s.ProducerCommit(slot=acquire.result, loc=group.loc)]
+            made.append(ops.StoreToSlot(value=edge.value, summed=summed, **where))
+        return [*made, ops.ProducerCommit(slot=acquire.result, loc=group.loc)]
 
-    def _acquired(self, group: SlotGroup) -> s.ProducerAcquire:
+    def _acquired(self, group: SlotGroup) -> ops.ProducerAcquire:
         """For sums."""
-        acquire = s.ProducerAcquire(**self._slot(group))
+        acquire = ops.ProducerAcquire(**self._slot(group))
         self.slots[id(group)] = acquire.result
         return acquire
 
@@ -156,27 +155,27 @@ class TensorSlice(ConsumerSlice):
         slot, loc = self.slots[id(group)], group.block[group.last].loc
         if not self.is_updated(group):
             for n, edge in enumerate(group.edges):
-                yield s.SumToSlot(slot=slot, field=n, value=edge.values[0])
-            yield s.ProducerCommit(slot=slot, loc=loc)
-        wait = s.ConsumerWait(**self._slot(group))
+                yield ops.SumToSlot(slot=slot, field=n, value=edge.values[0])
+            yield ops.ProducerCommit(slot=slot, loc=loc)
+        wait = ops.ConsumerWait(**self._slot(group))
         self.slots[id(group)] = wait.result
         yield wait
         for n, edge in enumerate(group.edges):
             started = self.started.flags[edge.values[0]]
             where = dict[str, Any](slot=wait.result, field=n, loc=edge.made.loc)
-            yield s.SlotSum(result=edge.values[0], started=started, **where)
+            yield ops.SlotSum(result=edge.values[0], started=started, **where)
 
     # What each of them keeps ----------------------------------------------------------------------
 
     def _multiplied(self, region: Region) -> Iterator[Op]:
         for op in region:
-            theirs = isinstance(op, (*WITH_SLOTS, s.SlotSum)) and op.slot not in self.multiplying
+            theirs = isinstance(op, (*WITH_SLOTS, ops.SlotSum)) and op.slot not in self.multiplying
             if not theirs and not isinstance(op, (Store, Materialize)):
                 yield with_regions(op, lambda inner: tuple(self._multiplied(inner)))
 
     def _computed(self, region: Region) -> Iterator[Op]:
         for op in region:
-            theirs = isinstance(op, (*WITH_SLOTS, s.SlotSum)) and op.slot in self.multiplying
+            theirs = isinstance(op, (*WITH_SLOTS, ops.SlotSum)) and op.slot in self.multiplying
             if theirs or isinstance(op, Contract):
                 continue
             op = with_regions(op, lambda inner: tuple(self._computed(inner)))

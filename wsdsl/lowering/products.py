@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.ops import fragment as frag
-from wsdsl.ir.ops.stage import TileInShared
-from wsdsl.ir.ops.tile import Contract
-from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile, Value
+from wsdsl.ir.ops import Contract, TileInShared
+from wsdsl.ir.types import Accumulator, Fragment, MatrixDescriptor, SharedTile, Tile, Value
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.product_operands import operand_lines
@@ -38,7 +37,7 @@ class Products:
         self.in_flight: list[Group] = []
         self.unfenced = True
         """Whether threads may have written to registers of products since the last fence."""
-        self.fence = frag.WgmmaFence()
+        self.fence = ops.WgmmaFence()
         self.turns: list[Turn] = []
         """Row blocks that follow one another in one accumulator, and are not all waited for."""
         self.right: tuple[Value, bool]
@@ -52,18 +51,18 @@ class Products:
     def empty(self, tile: Tile, loc: Loc | None) -> Accumulated:
         """A tile of zeros, as an accumulator that nothing was added to: in front of the last fence,
         if threads have not written to registers of products since then."""
-        shape, ops = self.shapes.of(tile.axes), self.builder.ops
+        shape, members = self.shapes.of(tile.axes), self.builder.ops
         made = [self.empty_block(tile, shape, loc) for _ in range(shape.blocks)]
-        fences = [] if self.unfenced else [n for n, op in enumerate(ops) if op is self.fence]
-        at = fences[0] if fences else len(ops)
-        self.unfenced |= at == len(ops)
-        ops[at:at] = made
+        fences = [] if self.unfenced else [n for n, op in enumerate(members) if op is self.fence]
+        at = fences[0] if fences else len(members)
+        self.unfenced |= at == len(members)
+        members[at:at] = made
         return Accumulated(shape, tuple(op.result for op in made), False)
 
-    def empty_block(self, tile: Tile, shape: Shape, loc: Loc | None) -> frag.EmptyAccumulator:
+    def empty_block(self, tile: Tile, shape: Shape, loc: Loc | None) -> ops.EmptyAccumulator:
         assert shape.columns is not None
         kind = Accumulator(tile.dtype, 64, self.shapes.own(shape.columns))
-        return frag.EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
+        return ops.EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
 
     def join(self, pieces: RegisterTile, loc: Loc | None) -> Accumulated:
         """A tile with values of its own, handed to the tensor cores."""
@@ -74,7 +73,7 @@ class Products:
         held = fragment.as_fragment
         kind = Accumulator(held.dtype, held.rows, held.columns)
         self.unfenced = True
-        return self.builder.make(frag.AsAccumulator, "acc", kind, x=fragment, loc=loc)
+        return self.builder.make(ops.AsAccumulator, "acc", kind, x=fragment, loc=loc)
 
     def resume(self, tile: Accumulated, loc: Loc | None) -> tuple[Value, ...]:
         """The tile's accumulators, for another product or to be carried on."""
@@ -101,7 +100,7 @@ class Products:
         accumulators = self.resume(acc, op.loc)
         begin, end = op.blocks or (0, len(accumulators))
         if self.unfenced:
-            self.fence = b.add(frag.WgmmaFence(loc=op.loc))
+            self.fence = b.add(ops.WgmmaFence(loc=op.loc))
         self.unfenced = False
         started = acc.started
         accumulate = started if isinstance(started, Value) else b.flag(started)
@@ -125,7 +124,7 @@ class Products:
             else:
                 left, left_k = fragments[i], True
             same |= dict(acc=accumulators[i], a=left, a_k_major=left_k, loc=op.loc)
-            made[i] = b.make(frag.Wgmma, "acc", accumulators[i].type, **same)
+            made[i] = b.make(ops.Wgmma, "acc", accumulators[i].type, **same)
         tile = Accumulated(acc.shape, tuple(made), end == len(made) or acc.started)
         # What goes on from a product in flight is waited for in its place.
         for group in self.in_flight:
@@ -160,7 +159,7 @@ class Products:
         tile = Accumulated(turn.shape, (acc,) * turn.shape.blocks, False)
         one = dataclasses.replace(turn.op, blocks=(turn.block, turn.block + 1))
         turn.product = self.multiply(one, turn.tiles, None, tile).accumulators[turn.block]
-        self.builder.add(frag.WgmmaCommit(loc=loc))
+        self.builder.add(ops.WgmmaCommit(loc=loc))
         self.open = Group()
 
     def sum_of(self, turn: Turn, loc: Loc | None) -> Value:
@@ -186,7 +185,7 @@ class Products:
 
     def as_operand(self, fragment: Value, loc: Loc | None) -> Value:
         made = self.builder.value("operand", fragment.as_fragment.as_operand)
-        return self.builder.add(frag.ConvertLayout(result=made, x=fragment, loc=loc)).result
+        return self.builder.add(ops.ConvertLayout(result=made, x=fragment, loc=loc)).result
 
     def operand(
         self,
@@ -215,7 +214,7 @@ class Products:
         panels = dict[str, Any](rows=rows.size, columns=columns, swizzle=swizzle, k_major=k_major)
         kinds = dict(dtype=kind.dtype.name, first=deep, loc=loc, **panels)
         name = tile.result.name
-        made = self.builder.make(frag.MatrixOperand, name, SmemDescriptor(), **kinds, **where)
+        made = self.builder.make(ops.SmemDescriptor, name, MatrixDescriptor(), **kinds, **where)
         return made, k_major
 
     def begin(
@@ -229,7 +228,7 @@ class Products:
     def commit(self, loc: Loc | None) -> None:
         """Close the open group, and leave it in flight."""
         if self.open.tiles:
-            self.builder.add(frag.WgmmaCommit(loc=loc))
+            self.builder.add(ops.WgmmaCommit(loc=loc))
             self.in_flight.append(self.open)
             self.open = Group()
 
@@ -289,7 +288,7 @@ class Products:
         waited = tuple(v for tile in over.tiles for v in tile.waited)
         read = dict[str, Any](accumulators=tuple(v for x in over.tiles for v in x.accumulators))
         read |= dict(fragments=tuple(over.fragments), pending=len(self.in_flight), loc=loc)
-        self.builder.add(frag.WgmmaWait(result=waited, **read))
+        self.builder.add(ops.WgmmaWait(result=waited, **read))
 
     def sum(self, acc: Value) -> Value:
         kind = acc.type_as(Accumulator)
@@ -306,7 +305,7 @@ class Products:
         if not isinstance(tile.started, bool):
             unless = tile.started
             whole = tuple(
-                b.make(frag.ZeroUnless, "sum", w.type, x=w, cond=unless, loc=loc) for w in whole
+                b.make(ops.ZeroUnless, "sum", w.type, x=w, cond=unless, loc=loc) for w in whole
             )
 
         return self.sliced(shape, lambda i: whole[i])
@@ -320,7 +319,7 @@ class Products:
             if len(shape.widths) == 1:
                 return x
             part = b.value("part", dataclasses.replace(x.type, columns=shape.widths[j]))
-            made = frag.Slice(result=part, x=x, start=shape.first_column(j), loc=b.loc)
+            made = ops.Slice(result=part, x=x, start=shape.first_column(j), loc=b.loc)
             return b.add(made).result
 
         return RegisterTile(shape, piece)

@@ -10,10 +10,25 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Op, Value, with_fields
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import AxisAt, CircularBuffer, CommitProducts, Materialize
-from wsdsl.ir.ops.stage import ConsumerRelease, ConsumerWait, NoSlot, SlotElements
-from wsdsl.ir.ops.tile import Bitcast, Cast, Contract, If, Load, Lookup, Map, Yield
+from wsdsl.ir.ops import (
+    AxisAt,
+    Bitcast,
+    Cast,
+    CommitProducts,
+    ConsumerRelease,
+    ConsumerWait,
+    Contract,
+    ForRange,
+    If,
+    Load,
+    Lookup,
+    Map,
+    Materialize,
+    NoSlot,
+    Pipeline,
+    SlotElements,
+    Yield,
+)
 from wsdsl.ir.rewriter import definers, makers, uses, walk, yielded
 from wsdsl.ir.types import Axis, Slot, Tile
 from wsdsl.lowering.builder import Builder
@@ -33,7 +48,7 @@ class InFlight:
 
     @classmethod
     def of(
-        cls, loop: ForRange, rings: Mapping[Value, CircularBuffer], depths: Mapping[Contract, int]
+        cls, loop: ForRange, rings: Mapping[Value, Pipeline], depths: Mapping[Contract, int]
     ) -> InFlight | None:
         """None where products are not left in flight. `depths`: what each product sums over."""
         body = loop.body[:-1]

@@ -8,9 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from wsdsl.ir.op import Op, Region, Value, operands, regions, results_of, with_fields
-from wsdsl.ir.ops.pipeline import CommitProducts, Materialize
-from wsdsl.ir.ops.stage import ConsumerRelease
-from wsdsl.ir.ops.tile import Contract, Map
+from wsdsl.ir.ops import CommitProducts, ConsumerRelease, Contract, Map, Materialize
 from wsdsl.ir.rewriter import definers, following, makers, used_inside
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.builder import Builder

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsdsl.ir.op import Op, Region, Value
-from wsdsl.ir.ops.mbarrier import LaunchNarrowing
-from wsdsl.ir.ops.pipeline import ForWork
+from wsdsl.ir.ops import ForWork, LaunchNarrowing
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.builder import INT, Builder
 

@@ -9,10 +9,20 @@ from wsdsl.diagnostics import CompileError
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Makers, Value
-from wsdsl.ir.ops.fragment import Slice
-from wsdsl.ir.ops.smem import LoadGlobal, LoadPanels, LoadShared
-from wsdsl.ir.ops.stage import ElementsInShared, ValuesInShared
-from wsdsl.ir.ops.tile import Constant, DimSize, Index, Load, Lookup, Map
+from wsdsl.ir.ops import (
+    Constant,
+    DimSize,
+    ElementsInShared,
+    Index,
+    Load,
+    LoadGlobal,
+    LoadPanels,
+    LoadShared,
+    Lookup,
+    Map,
+    Slice,
+    ValuesInShared,
+)
 from wsdsl.ir.types import Axis, Fragment, Sizes
 from wsdsl.lowering.lanes import loads_packed
 from wsdsl.lowering.partition_context import PartitionContext

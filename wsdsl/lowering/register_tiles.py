@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
-from wsdsl.ir.ops.fragment import Join
-from wsdsl.ir.ops.tile import Full, Map
+from wsdsl.ir.ops import Full, Join, Map
 from wsdsl.ir.types import ACCUMULATOR, BOOL, Axis, DType, Fragment, Lanes, Tile, Type, Value
 from wsdsl.lowering.builder import Builder
 

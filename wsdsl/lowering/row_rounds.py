@@ -20,13 +20,13 @@ import math
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import used_inside
 from wsdsl.ir.types import F32
 
 EXPONENTIALS = ("exp", "exp2")
-MOVABLE = (t.Map, t.Cast, t.Bitcast, t.Full, t.Constant, t.DimSize, t.End, t.Index)
+MOVABLE = (ops.Map, ops.Cast, ops.Bitcast, ops.Full, ops.Constant, ops.DimSize, ops.End, ops.Index)
 WORD = 32
 
 
@@ -34,15 +34,15 @@ WORD = 32
 class Exponential:
     """`steps` make the summand of a difference: products with what rows have, and the function."""
 
-    of: t.Reduce
-    less: t.Map
-    steps: tuple[t.Map, ...]
+    of: ops.Reduce
+    less: ops.Map
+    steps: tuple[ops.Map, ...]
 
 
 @dataclass(frozen=True)
 class Squares:
-    of: t.Reduce
-    less: t.Map
+    of: ops.Reduce
+    less: ops.Map
     mean: Value
     """What is taken away."""
 
@@ -56,28 +56,30 @@ class Round:
     `tainted` is all that depends on them.
     """
 
-    members: list[t.Reduce]
+    members: list[ops.Reduce]
     followers: dict[Value, Follower] = field(default_factory=dict[Value, Follower])
     tainted: set[Value] = field(default_factory=set[Value])
 
-    def takes(self, op: t.Reduce) -> bool:
+    def takes(self, op: ops.Reduce) -> bool:
         first = self.members[0]
         kinds = first.result.as_tile.axes == op.result.as_tile.axes
         return kinds and (first.axis, first.ctas) == (op.axis, op.ctas)
 
-    def add(self, op: t.Reduce) -> None:
+    def add(self, op: ops.Reduce) -> None:
         self.members.append(op)
         self.tainted.add(op.result)
 
 
 def rounds(kernel: Kernel, region: Region, shared: Container[str]) -> list[Round]:
     """Of a region itself: those of several reductions, along axes that CTAs share."""
-    made, read = kernel.definers, {op.tensor for op in kernel.of(t.Load)}
+    made, read = kernel.definers, {op.tensor for op in kernel.of(ops.Load)}
     found: list[Round] = []
     current: Round | None = None
     for op in region:
         depends = current is not None and bool({*_read(op)} & current.tainted)
-        if not (isinstance(op, t.Reduce) and op.x.as_tile.dtype.bits == WORD and op.axis in shared):
+        if not (
+            isinstance(op, ops.Reduce) and op.x.as_tile.dtype.bits == WORD and op.axis in shared
+        ):
             if current and depends:
                 current.tainted |= made_by(op)
                 current = current if _may_wait(op, read) else None
@@ -95,7 +97,7 @@ def rounds(kernel: Kernel, region: Region, shared: Container[str]) -> list[Round
 
 def made_by(op: Op) -> set[Value]:
     """By what others depend on it: of a store the tensor, where it stays in front of later ones."""
-    return {op.tensor} if isinstance(op, t.Store) else {*results_of(op)}
+    return {op.tensor} if isinstance(op, ops.Store) else {*results_of(op)}
 
 
 def _read(op: Op) -> Iterator[Value]:
@@ -105,7 +107,7 @@ def _read(op: Op) -> Iterator[Value]:
 
 def _may_wait(op: Op, read: set[Value]) -> bool:
     """Whether it may come behind the exchange."""
-    if isinstance(op, t.Store):
+    if isinstance(op, ops.Store):
         return op.tensor not in read
     return isinstance(op, MOVABLE) and not regions(op)
 
@@ -116,14 +118,14 @@ class _Forms:
     def __init__(self, current: Round, made: Makers) -> None:
         self.current, self.made = current, made
 
-    def of(self, op: t.Reduce) -> Follower | None:
+    def of(self, op: ops.Reduce) -> Follower | None:
         if op.fn != "add" or op.x.as_tile.dtype != F32:
             return None
         return self.exponential(op) or self.squares(op)
 
-    def exponential(self, op: t.Reduce) -> Exponential | None:
-        steps, value = list[t.Map](), op.x
-        while isinstance(step := self.made.get(value), t.Map):
+    def exponential(self, op: ops.Reduce) -> Exponential | None:
+        steps, value = list[ops.Map](), op.x
+        while isinstance(step := self.made.get(value), ops.Map):
             if step.fn == "sub":
                 x, f = step.args
                 leader = self.maximum(f) if steps and not self.varies(x) else None
@@ -140,15 +142,15 @@ class _Forms:
             (value,) = inner
         return None
 
-    def maximum(self, value: Value) -> t.Reduce | None:
+    def maximum(self, value: Value) -> ops.Reduce | None:
         """The maximum of the round that a value is, but where that is -inf."""
         match self.made.get(value):
-            case t.Reduce(fn="max") as op if op in self.current.members:
+            case ops.Reduce(fn="max") as op if op in self.current.members:
                 return op
-            case t.Map(fn="max", args=args):
+            case ops.Map(fn="max", args=args):
                 rest = [v for v in args if self.number(v) != -math.inf]
                 return self.maximum(rest[0]) if len(rest) == 1 else None
-            case t.Map(fn="where", args=(cond, number, rest)):
+            case ops.Map(fn="where", args=(cond, number, rest)):
                 found = self.number(number)
                 finite = found is not None and math.isfinite(found)
                 return self.maximum(rest) if finite and self.is_nothing(cond, rest) else None
@@ -158,17 +160,17 @@ class _Forms:
     def is_nothing(self, cond: Value, value: Value) -> bool:
         """Whether it asks if a value is -inf."""
         match self.made.get(cond):
-            case t.Map(fn="eq", args=(a, b)):
+            case ops.Map(fn="eq", args=(a, b)):
                 return value in (a, b) and -math.inf in (self.number(a), self.number(b))
             case _:
                 return False
 
-    def squares(self, op: t.Reduce) -> Squares | None:
+    def squares(self, op: ops.Reduce) -> Squares | None:
         square = self.made.get(op.x)
-        if not isinstance(square, t.Map) or square.fn != "mul" or len({*square.args}) != 1:
+        if not isinstance(square, ops.Map) or square.fn != "mul" or len({*square.args}) != 1:
             return None
         less = self.made.get(square.args[0])
-        if not isinstance(less, t.Map) or less.fn != "sub":
+        if not isinstance(less, ops.Map) or less.fn != "sub":
             return None
         for x, f in (less.args, less.args[::-1]):
             if self.varies(x) or not self.varies(f) or op.axis in f.axes:
@@ -183,9 +185,9 @@ class _Forms:
     def is_finite_with(self, value: Value, total: Value) -> bool:
         """Whether a value can be finite only where a sum is."""
         match self.made.get(value):
-            case t.Map(fn="add" | "sub" | "mul", args=args):
+            case ops.Map(fn="add" | "sub" | "mul", args=args):
                 return any(self.is_finite_with(v, total) for v in args)
-            case t.Map(fn="neg", args=(x,)) | t.Map(fn="div", args=(x, _)):
+            case ops.Map(fn="neg", args=(x,)) | ops.Map(fn="div", args=(x, _)):
                 return self.is_finite_with(x, total)
             case _:
                 return value == total
@@ -200,9 +202,9 @@ class _Forms:
 def number(value: Value, made: Makers) -> float | None:
     """What a value is everywhere."""
     match made.get(value):
-        case t.Constant(value=held):
+        case ops.Constant(value=held):
             return float(held)
-        case t.Full(value=inner):
+        case ops.Full(value=inner):
             return number(inner, made)
         case _:
             return None
@@ -214,7 +216,7 @@ def alike(a: Value, b: Value, made: Makers) -> bool:
 
 
 def _narrowest(value: Value, made: Makers) -> Value:
-    while isinstance(op := made.get(value), t.Cast):
+    while isinstance(op := made.get(value), ops.Cast):
         wide, own = op.result.as_tile.dtype, op.x.as_tile.dtype
         if not (wide == F32 and own.is_float):
             return value
@@ -226,10 +228,10 @@ def _same(a: Value, b: Value, made: Makers) -> bool:
     if a == b:
         return True
     match made.get(a), made.get(b):
-        case (t.Map() as x, t.Map() as y):
+        case (ops.Map() as x, ops.Map() as y):
             kinds = a.type == b.type and (x.fn, x.bits) == (y.fn, y.bits)
             return kinds and all(_same(u, v, made) for u, v in zip(x.args, y.args, strict=True))
-        case (t.Cast() as x, t.Cast() as y):
+        case (ops.Cast() as x, ops.Cast() as y):
             kinds = (a.type, x.saturate) == (b.type, y.saturate)
             return kinds and _same(x.x, y.x, made)
         case _:

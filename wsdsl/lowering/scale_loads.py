@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from wsdsl.ir.analysis.intervals import may_begin_anywhere
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, MAX_RANK, TMA_ALIGN
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, once
-from wsdsl.ir.ops.tile import Block, Constant, Index, Load, Map, Store
+from wsdsl.ir.ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Sizes
 from wsdsl.record import record
 

@@ -1,10 +1,10 @@
 """Scales that threads write to tensor memory, from slots in SMEM as TMA fills them.
 
-store_scales(scales=%scales, state=%s, column=4, shared=%slots, shared_state=%r, offset=2048,
+store_scale_factors(scales=%scales, state=%s, column=4, shared=%slots, shared_state=%r, offset=2048,
              line=16, first=%first, valid=%valid, rows=256)
-tensor_store_wait()
-tensor_fence()
-arrive_barrier(barriers=%full, state=%s, each_warp=True)
+tcgen05_wait_st()
+tcgen05_fence()
+mbarrier_arrive(barriers=%full, state=%s, each_warp=True)
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ from typing import Any
 from wsdsl.ir.hardware.block_scale_factors import WORD
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES
 from wsdsl.ir.hardware.scale_factor_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.ops.mbarrier import ArriveBarrier, InitialState
-from wsdsl.ir.ops.stage import CopyScales, ScalesToSlot, TileInTensor
-from wsdsl.ir.ops.tcgen05 import StoreScales, TensorCopy, TensorFence, TensorStoreWait
+from wsdsl.ir.ops import (
+    CopyScales,
+    InitialState,
+    MbarrierArrive,
+    ScalesToSlot,
+    StoreScaleFactors,
+    Tcgen05Cp,
+    Tcgen05Fence,
+    Tcgen05WaitSt,
+    TileInTensor,
+)
 from wsdsl.ir.types import Axis, SharedTile, Sizes, State, Value
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.placed_ring import PlacedRing
@@ -27,7 +35,7 @@ Place = tuple[PlacedRing, Value, int]
 """A field of a slot: its ring, the slot's state, and where the field begins."""
 
 
-def store_scales(
+def store_scale_factors(
     b: Builder,
     op: ScalesToSlot,
     read: Place,
@@ -52,7 +60,7 @@ def store_scales(
     where = dict[str, Any](scales=written[0].shared, state=written[1], column=written[2])
     held = dict[str, Any](line=line, first=first, valid=valid, atoms=op.across is not None)
     words = axis.size // (WORD * op.block)
-    b.add(StoreScales(rows=rows, words=words, **where, **_read(read), **held, loc=op.loc))
+    b.add(StoreScaleFactors(rows=rows, words=words, **where, **_read(read), **held, loc=op.loc))
 
 
 def copy_scales(
@@ -68,7 +76,7 @@ def copy_scales(
     state = b.make(InitialState, "s", State(), parity=0)
     where = dict[str, Any](state=state, column=rings.copied[op.result], loc=op.loc)
     size = dict[str, Any](rows=rows, words=summed // (WORD * op.block), cta_group=cta_group)
-    b.add(TensorCopy(scales=rings.scales, **where, **_read(read), **size))
+    b.add(Tcgen05Cp(scales=rings.scales, **where, **_read(read), **size))
     b.add(TileInTensor(result=op.result, columns=rings.scales, **where))
 
 
@@ -79,6 +87,6 @@ def _read(place: Place) -> dict[str, Any]:
 
 def hand_over_scales(b: Builder, ring: PlacedRing, state: Value, cta: Value | None) -> None:
     """Each warp says so of what it has written; of a pair to the CTA whose thread multiplies."""
-    b.add(TensorStoreWait(loc=b.loc))
-    b.add(TensorFence(loc=b.loc))
-    b.add(ArriveBarrier(barriers=ring.full, state=state, cta=cta, each_warp=True, loc=b.loc))
+    b.add(Tcgen05WaitSt(loc=b.loc))
+    b.add(Tcgen05Fence(loc=b.loc))
+    b.add(MbarrierArrive(barriers=ring.full, state=state, cta=cta, each_warp=True, loc=b.loc))

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from wsdsl.diagnostics import Finding, Loc
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import Contract
 from wsdsl.ir.types import Role
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.schedule import Schedule

@@ -10,10 +10,10 @@ what they read in it. At the end of a region all meet, so that it may be run aga
 Where CTAs of a cluster share rows, each warp sends its part to all of them, and each CTA waits for
 the bytes of all parts. The two buffers are a ring whose state loops carry:
 
-    elect() { arrive_expect_tx(barriers=%full, state=%s, tx_bytes=128) }
+    elect() { mbarrier_arrive_expect_tx(barriers=%full, state=%s, tx_bytes=128) }
     sync_warp()
     store_partials(fn="add", x=%squares, shared=%partials, part=%part, ctas=8, barriers=%full, ...)
-    wait_barrier(barriers=%full, state=%s)
+    mbarrier_wait(barriers=%full, state=%s)
     %sum = reduce_partials(fn="add", shared=%partials, parts=32, state=%s)
     %s1: state = advance(state=%s, num=2)
 
@@ -35,12 +35,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Op, Region, Value, walk
-from wsdsl.ir.ops import mbarrier as bar
-from wsdsl.ir.ops.pipeline import ExchangeRows
-from wsdsl.ir.ops.smem import AllocateShared, ReducePartials, StorePartials
-from wsdsl.ir.ops.tile import Bitcast, Cast, Full, Load, Reduce
+from wsdsl.ir.ops import (
+    AllocateShared,
+    Bitcast,
+    Cast,
+    ClusterAllgather,
+    Full,
+    Load,
+    Reduce,
+    ReducePartials,
+    StorePartials,
+)
 from wsdsl.ir.types import Barriers, Fragment, Lanes, Shared, State, Tile
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_tiles import RegisterTile
@@ -53,7 +61,7 @@ class SharedRows:
         self,
         builder: Builder,
         declarations: list[Op],
-        meet: Callable[[Loc | None], bar.NamedBarrierSync],
+        meet: Callable[[Loc | None], ops.NamedBarrierSync],
         height: int,
         groups: int,
         apart: int,
@@ -93,9 +101,9 @@ class SharedRows:
         """Which warpgroup this is of those that share rows."""
         b, found = self.builder, None
         if ctas > 1:
-            found = b.times(b.make(bar.CtaRank, "rank", INT), self.groups, "part")
+            found = b.times(b.make(ops.CtaRank, "rank", INT), self.groups, "part")
         if self.groups > 1:
-            own = b.add(bar.WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
+            own = b.add(ops.WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
             found = own if found is None else b.plus(found, own, "part")
         return found
 
@@ -141,7 +149,7 @@ class SharedRows:
     def next_state(self, loc: Loc | None) -> Value:
         """Of the buffer that CTAs write next; at first that of the first one."""
         if self.state is None:
-            self.state = self.builder.make(bar.InitialState, "s", State(), parity=0, loc=loc)
+            self.state = self.builder.make(ops.InitialState, "s", State(), parity=0, loc=loc)
         return self.state
 
     def _sent(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
@@ -160,22 +168,22 @@ class SharedRows:
         if self.sent is None:
             full = b.value("full", Barriers(BUFFERS))
             self.sent = self._buffer(self.together * self._words(parts), BUFFERS), full
-            self.declarations.append(bar.AllocateBarriers(result=full, label="full", arrivals=1))
+            self.declarations.append(ops.AllocateMbarriers(result=full, label="full", arrivals=1))
         shared, full = self.sent
         part = self._part(ctas, loc)
-        expect = bar.ArriveExpectTx(barriers=full, state=state, tx_bytes=size * len(sent))
-        b.add(bar.Elect(body=(expect,), loc=loc))
-        b.add(bar.SyncWarp(loc=loc))
+        expect = ops.MbarrierArriveExpectTx(barriers=full, state=state, tx_bytes=size * len(sent))
+        b.add(ops.Elect(body=(expect,), loc=loc))
+        b.add(ops.SyncWarp(loc=loc))
         where = dict[str, Any](shared=shared, each=self._each(parts), state=state, loc=loc)
         for n, (fn, x) in enumerate(sent):
             to = dict[str, Any](part=part, ctas=ctas, barriers=full, offset=n * size)
             b.add(StorePartials(fn=fn, x=x, **to, **where))
-        b.add(bar.WaitBarrier(barriers=full, state=state, loc=loc))
+        b.add(ops.MbarrierWait(barriers=full, state=state, loc=loc))
         yield where
-        self.state = b.make(bar.Advance, "s", State(), state=state, num=BUFFERS, loc=loc)
+        self.state = b.make(ops.Advance, "s", State(), state=state, num=BUFFERS, loc=loc)
 
     def exchanged(
-        self, op: ExchangeRows, find: Callable[[Value], RegisterTile]
+        self, op: ClusterAllgather, find: Callable[[Value], RegisterTile]
     ) -> dict[Value, RegisterTile]:
         """By result. All of them are there once one is asked for."""
         shape = find(op.x[0]).shape
@@ -221,7 +229,7 @@ class SharedRows:
         shared = self._next_buffer(x.as_fragment.columns * parts)
         part = None
         if self.apart > 1:
-            part = b.add(bar.WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
+            part = b.add(ops.WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
         where = dict[str, Any](fn=fn, shared=shared, over_rows=True, loc=loc)
         b.add(StorePartials(x=x, part=part, **where))
         b.add(self.meet(loc))
@@ -254,4 +262,4 @@ class SharedRows:
 
 def exchanges(region: Region) -> bool:
     """Whether CTAs share rows in it."""
-    return any(isinstance(op, Reduce | ExchangeRows) and op.ctas > 1 for op in walk(region))
+    return any(isinstance(op, Reduce | ClusterAllgather) and op.ctas > 1 for op in walk(region))

@@ -23,9 +23,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.diagnostics import CompileError, Loc
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.ops import stage as s
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import (
     Namer,
     definers,
@@ -71,9 +70,9 @@ class ProducerSlice:
         they and the values `handed` on need.
         """
         groups, made, needed = self.of_block(block), list[Op](), set(handed)
-        ends = bool(block) and isinstance(block[-1], t.Yield)
+        ends = bool(block) and isinstance(block[-1], ops.Yield)
         if ends:
-            made.append(t.Yield(values=handed))
+            made.append(ops.Yield(values=handed))
         for i in reversed(range(len(block) - ends)):
             kept = [self._kept(block[i], names, needed)]
             kept += reversed(self._before(groups, i, names))
@@ -90,9 +89,9 @@ class ProducerSlice:
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
         wanted = [n for n, value in enumerate(results_of(op)) if value in needed]
         match op:
-            case t.ForTiles() | t.ForEach():
+            case ops.ForTiles() | ops.ForEach():
                 return self._loop(op, names, wanted)
-            case t.If():
+            case ops.If():
                 then, orelse = (
                     self.of(body, names, tuple(yielded(body)[n] for n in wanted))
                     for body in (op.then, op.orelse)
@@ -101,7 +100,7 @@ class ProducerSlice:
                 is_needed = wanted or _fills(then) or _fills(orelse)
                 sides = dict(then=then, orelse=orelse)
                 return with_fields(op, result=result, **sides) if is_needed else None
-            case t.Contract() | t.Reduce() | t.ReduceBlocks() | t.Scan() if wanted:
+            case ops.Contract() | ops.Reduce() | ops.ReduceBlocks() | ops.Scan() if wanted:
                 raise CompileError(
                     "WS0335 loads of operands of `@` depend on this; the thread that issues them "
                     "computes scalars only",
@@ -113,8 +112,8 @@ class ProducerSlice:
                 return op if wanted else None
 
     def _loop(
-        self, op: t.ForTiles | t.ForEach, names: frozenset[str], wanted: list[int]
-    ) -> t.ForTiles | t.ForEach | None:
+        self, op: ops.ForTiles | ops.ForEach, names: frozenset[str], wanted: list[int]
+    ) -> ops.ForTiles | ops.ForEach | None:
         """With as much of what it carries as is wanted behind it, or needed in it."""
         asked, carried = bool(wanted), set(wanted)
         while True:
@@ -135,7 +134,7 @@ class ProducerSlice:
         """Nothing, if no slot of the ring has anything of these tensors."""
         if not names & loaded_tensors(g for g in self.groups if g.ring == group.ring):
             return []
-        acquire = s.ProducerAcquire(**self.taken(group))
+        acquire = ops.ProducerAcquire(**self.taken(group))
         slot, made = acquire.result, list[Op]([acquire])
         for field in self.orders[group.ring][acquire.layout]:
             edge = group.edges[field]
@@ -145,8 +144,8 @@ class ProducerSlice:
                     blocks, index = self.blocks(edge.box, definers(group.block[group.first :]))
                     made, box = [*blocks, *made], edge.box.box(self.sizes)
                 where = dict[str, Any](slot=slot, field=field, tensor=load.tensor, index=index)
-                made.append(s.LoadToSlot(**where, box=box, loc=load.loc))
-        return [*made, s.ProducerCommit(slot=slot, loc=group.loc)]
+                made.append(ops.LoadToSlot(**where, box=box, loc=load.loc))
+        return [*made, ops.ProducerCommit(slot=slot, loc=group.loc)]
 
     def taken(self, group: SlotGroup) -> dict[str, Any]:
         """A slot, as the op says that takes it."""
@@ -161,14 +160,14 @@ class ProducerSlice:
         for value, place in zip(side.load.index, side.places, strict=True):
             if place is not None and place[1] > 1:
                 value = self._block(*place, side.load.loc, blocks)
-            elif isinstance(known := later.get(value), (t.Block, t.Constant)):
+            elif isinstance(known := later.get(value), (ops.Block, ops.Constant)):
                 value = Value(self.namer.new("block"), INT)
                 blocks.append(dataclasses.replace(known, result=value))
             index.append(value)
         rank = len(side.load.tensor.as_tensor.dims)
         for _ in range(rank - len(index)):
             index.append(Value(self.namer.new("c"), INT))
-            blocks.append(t.Constant(result=index[-1], value=0))
+            blocks.append(ops.Constant(result=index[-1], value=0))
         return blocks, tuple(index)
 
     def _block(self, axis: Value, every: int, loc: Loc | None, made: list[Op]) -> Value:
@@ -176,12 +175,12 @@ class ProducerSlice:
         new, size = self.namer.new, self.sizes[axis.as_axis.name]
         several = not axis.as_axis.role and size > every
         value = Value(new("block"), INT)
-        made.append(t.Block(result=value, axis=axis, size=size if several else every, loc=loc))
+        made.append(ops.Block(result=value, axis=axis, size=size if several else every, loc=loc))
         if several:
             # Tiles of what is summed over begin at multiples of their size.
             each, tile, value = Value(new("c"), INT), value, Value(new("block"), INT)
-            made.append(t.Constant(result=each, value=size // every))
-            made.append(t.Map(result=value, fn="mul", args=(tile, each), loc=loc))
+            made.append(ops.Constant(result=each, value=size // every))
+            made.append(ops.Map(result=value, fn="mul", args=(tile, each), loc=loc))
         return value
 
 
@@ -190,11 +189,11 @@ class SkippedSlice(ProducerSlice):
 
     def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
         taken = (g for g in groups if g.first == place and not g.to_threads)
-        return [s.SkipSlot(ring=self.rings[g.ring], loc=g.loc) for g in taken]
+        return [ops.SkipSlot(ring=self.rings[g.ring], loc=g.loc) for g in taken]
 
 
 def _fills(region: Region) -> bool:
-    return any(isinstance(op, (s.ProducerAcquire, s.SkipSlot)) for op in walk(region))
+    return any(isinstance(op, (ops.ProducerAcquire, ops.SkipSlot)) for op in walk(region))
 
 
 class ConsumerSlice:
@@ -210,11 +209,11 @@ class ConsumerSlice:
         num_pingpong: int,
     ) -> None:
         self.loads = loads
-        self.takes = dict[Op, s.TakeSubtiles | None]()
+        self.takes = dict[Op, ops.TakeSubtiles | None]()
         """In place of loads: the first of a group takes all of its tiles."""
         for group in in_parts:
             first, *others = group.loads
-            take = s.TakeSubtiles(
+            take = ops.TakeSubtiles(
                 result=tuple(load.result for load in group.loads),
                 ring=loads.rings[group.ring],
                 pingpong_index=pingpong_index,
@@ -233,7 +232,7 @@ class ConsumerSlice:
         for i, op in enumerate(block):
             for n, group in enumerate(groups):
                 if group.held.start == i:
-                    wait = s.ConsumerWait(**self.loads.taken(group))
+                    wait = ops.ConsumerWait(**self.loads.taken(group))
                     slots[n] = wait.result
                     made += [wait, *self._read(group, slots[n], tiles, elements)]
             if op in self.takes:
@@ -244,7 +243,7 @@ class ConsumerSlice:
                 made.append(replace_operands(_read_from_slots(inner, tiles), elements))
             for n, group in enumerate(groups):
                 if group.held[-1] == i:
-                    made.append(s.ConsumerRelease(slot=slots[n], loc=op.loc))
+                    made.append(ops.ConsumerRelease(slot=slots[n], loc=op.loc))
             made += self.behind(block, i)
         return tuple(made)
 
@@ -268,16 +267,16 @@ class ConsumerSlice:
             if "mma" in edge.consumers:
                 kind = SharedTile(edge.layout.dtype, edge.layout.axes)
                 tile = Value(new(edge.name.lower()), kind)
-                made.append(s.SlotTile(result=tile, **where))
+                made.append(ops.SlotTile(result=tile, **where))
                 if edge.box:
                     before, tile = tile, Value(new(edge.name.lower()), kind)
-                    copied = s.CopyScales(result=tile, value=before, block=edge.block)
+                    copied = ops.CopyScales(result=tile, value=before, block=edge.block)
                     made.append(dataclasses.replace(copied, loc=edge.made.loc))
                 tiles |= dict.fromkeys(edge.values, tile)
             if "compute" in edge.consumers:
                 read, load = Value(new(edge.name.lower()), edge.value.type), edge.load
                 read_from = dict[str, Any](tensor=load.tensor, index=load.index)
-                made.append(s.SlotElements(result=read, **where, **read_from))
+                made.append(ops.SlotElements(result=read, **where, **read_from))
                 elements |= dict.fromkeys(edge.values, read)
         return made
 
@@ -289,12 +288,12 @@ class ConsumerSlice:
             made, index = self.loads.blocks(box, definers(group.block[group.first :]))
             last = index[-1]
         stride, every = box.stride(self.loads.sizes), box.axis[1]
-        read = s.SlotValues(result=edge.value, every=every, stride=stride, last=last, **where)
+        read = ops.SlotValues(result=edge.value, every=every, stride=stride, last=last, **where)
         return [*made, read]
 
 
 def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
     """Products read their operands from slots."""
-    if isinstance(op, t.Contract):
+    if isinstance(op, ops.Contract):
         return replace_operands(op, {v: tiles[v] for v in (op.a, op.b, *op.scales) if v in tiles})
     return with_regions(op, lambda region: tuple(_read_from_slots(i, tiles) for i in region))

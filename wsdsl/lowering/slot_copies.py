@@ -10,10 +10,15 @@ from typing import Any
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.op import Kernel, Op, Value, results_of, walk
-from wsdsl.ir.ops.mbarrier import Advance, ArriveExpectTx, WaitBarrier
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import ThreadLoad, TmaLoad
-from wsdsl.ir.ops.stage import LoadToSlot
+from wsdsl.ir.ops import (
+    Advance,
+    LoadToSlot,
+    MbarrierArriveExpectTx,
+    MbarrierWait,
+    Partition,
+    ThreadLoad,
+    TmaLoad,
+)
 from wsdsl.ir.types import Axis, DType, Sizes, State, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
@@ -105,7 +110,7 @@ class SlotCopies:
         where = dict[str, Any](barriers=self.ring.full, state=self.state, cta=self.counts_on)
         if line := sum(map(self.narrowed_line, tma)):
             where |= dict(narrower=self.maps.narrower, line_bytes=line)
-        expect = ArriveExpectTx(**where, tx_bytes=total, loc=b.loc)
+        expect = MbarrierArriveExpectTx(**where, tx_bytes=total, loc=b.loc)
         with b.region() as by_all:
             for fill in fills:
                 if fill.tensor.name in unaligned:
@@ -160,11 +165,13 @@ class SlotCopies:
             if first:
                 before, state = state, b.value("s", State())
                 b.add(Advance(result=state, state=before, num=ring.depth, loc=b.loc))
-            b.add(WaitBarrier(barriers=ring.empty, state=state, loc=b.loc))
+            b.add(MbarrierWait(barriers=ring.empty, state=state, loc=b.loc))
             own = dataclasses.replace(self, state=state)
             with b.region() as copies:
                 total = sum(own.part(fill, first, width) for fill in fills)
-            b.add(ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=b.loc))
+            b.add(
+                MbarrierArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=b.loc)
+            )
             b.ops += copies
             first += width
 

@@ -19,15 +19,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.tcgen05_shapes import cell_columns
 from wsdsl.ir.op import Region, Value, regions, walk
-from wsdsl.ir.ops import stage as s
-from wsdsl.ir.ops.mbarrier import FenceAsyncProxy
-from wsdsl.ir.ops.pipeline import AxisAt, Partition
-from wsdsl.ir.ops.smem import ClearPanels, StoreShared
-from wsdsl.ir.ops.tcgen05 import TensorFence, TensorStore
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import (
+    AxisAt,
+    ClearPanels,
+    Contract,
+    FenceAsyncProxy,
+    Partition,
+    StoreShared,
+    Tcgen05Fence,
+    Tcgen05St,
+)
 from wsdsl.ir.types import DType, SharedTile
 from wsdsl.lowering.elementwise import with_zeros_outside
 from wsdsl.lowering.partition_context import PartitionContext
@@ -35,7 +40,7 @@ from wsdsl.lowering.product_operands import operand_lines
 from wsdsl.lowering.register_tiles import RegisterTile, joined
 
 
-def clear_beyond(context: PartitionContext, op: s.TileInShared) -> None:
+def clear_beyond(context: PartitionContext, op: ops.TileInShared) -> None:
     """Of the first tile in a slot that has just been waited for: also of the others."""
     clipped = {name for name, tile in context.tiles.items() if tile.is_clipped}
     tiles = _beside(op, context.partition.body) if clipped else []
@@ -53,12 +58,12 @@ def clears(partition: Partition) -> set[str]:
     return clipped & {axis for op in inner if isinstance(op, Contract) for axis in op.summed}
 
 
-def _beside(op: s.TileInShared, body: Region) -> list[s.TileInShared]:
+def _beside(op: ops.TileInShared, body: Region) -> list[ops.TileInShared]:
     """All tiles in the slot, in their order; one wait may stand in each branch of an `if`."""
     if op not in body:
         inner = (_beside(op, region) for outer in body for region in regions(outer))
         return next((tiles for tiles in inner if tiles), [])
-    tiles = [tile for tile in body if isinstance(tile, s.TileInShared)]
+    tiles = [tile for tile in body if isinstance(tile, ops.TileInShared)]
     return [tile for tile in tiles if (tile.shared, tile.state) == (op.shared, op.state)]
 
 
@@ -68,7 +73,7 @@ def _summed_over(tile: Value, body: Region) -> set[str]:
     return {axis for op in products for axis in op.summed}
 
 
-def _clear(context: PartitionContext, name: str, tiles: list[s.TileInShared]) -> None:
+def _clear(context: PartitionContext, name: str, tiles: list[ops.TileInShared]) -> None:
     """What lies beyond the end along an axis."""
     b, axis, loc = context.builder, context.axes[name], tiles[0].loc
     assert context.warpgroup is not None
@@ -96,11 +101,11 @@ def _clear(context: PartitionContext, name: str, tiles: list[s.TileInShared]) ->
         b.add(FenceAsyncProxy(loc=loc))
         b.add(context.meet(loc))
     if by_one:
-        b.add(TensorFence(after=True, loc=loc))
+        b.add(Tcgen05Fence(after=True, loc=loc))
 
 
 def _panels(
-    context: PartitionContext, name: str, op: s.TileInShared, inside: tuple[Value, Value]
+    context: PartitionContext, name: str, op: ops.TileInShared, inside: tuple[Value, Value]
 ) -> ClearPanels:
     """Of a tile that has the elements `inside` along the axis."""
     kind = op.result.type_as(SharedTile)
@@ -114,25 +119,25 @@ def _panels(
 
 
 def write_to_slot(
-    op: s.StoreInShared | s.StoreInTensor, pieces: RegisterTile, context: PartitionContext
+    op: ops.StoreInShared | ops.StoreInTensor, pieces: RegisterTile, context: PartitionContext
 ) -> None:
     """Write a tile with zeros where the contraction has no elements."""
     kind, axis = op.value.as_tile, op.summed.as_axis
     pieces = with_zeros_outside(op.value, pieces, context, axis.name)
-    if isinstance(op, s.StoreInTensor):
+    if isinstance(op, ops.StoreInTensor):
         _write_columns(op.columns, op, pieces, kind.dtype, context)
     else:
         _write_panels(op, pieces, kind.dtype, context)
 
 
-def write_back(op: s.SumToTensor, pieces: RegisterTile, context: PartitionContext) -> None:
+def write_back(op: ops.SumToTensor, pieces: RegisterTile, context: PartitionContext) -> None:
     """What is made of a sum, to its place."""
     _write_columns(op.sums, op, pieces, op.value.as_tile.dtype, context)
 
 
 def _write_columns(
     columns: Value,
-    op: s.StoreInTensor | s.SumToTensor,
+    op: ops.StoreInTensor | ops.SumToTensor,
     pieces: RegisterTile,
     dtype: DType,
     context: PartitionContext,
@@ -144,11 +149,11 @@ def _write_columns(
     for i, j in pieces.shape.places():
         value = pieces.get(i, j)
         column = op.column + cell_columns(dtype, pieces.shape.first_column(j))
-        context.builder.add(TensorStore(value=value, column=column, half=i, **where))
+        context.builder.add(Tcgen05St(value=value, column=column, half=i, **where))
 
 
 def _write_panels(
-    op: s.StoreInShared, pieces: RegisterTile, dtype: DType, context: PartitionContext
+    op: ops.StoreInShared, pieces: RegisterTile, dtype: DType, context: PartitionContext
 ) -> None:
     """Row block by row block, as many pieces at a time as fill lines."""
     b, shape, span = context.builder, pieces.shape, SWIZZLE_SPAN[op.swizzle]

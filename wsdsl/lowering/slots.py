@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.hardware.scale_factor_atoms import in_atoms
+from wsdsl.ir.analysis.scale_factor_indices import in_atoms
 from wsdsl.ir.hardware.tma_box import MAX_RANK
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.ops.tile import Contract, Load, Store, Yield
+from wsdsl.ir.ops import Contract, Load, Store, Yield
 from wsdsl.ir.rewriter import definers, made_of, makers, used_inside, walk
 from wsdsl.ir.types import Tile
 from wsdsl.lazy import cached_property

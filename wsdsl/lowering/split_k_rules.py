@@ -15,7 +15,7 @@ from typing import Any
 
 from wsdsl.diagnostics import Finding, Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
-from wsdsl.ir.ops.tile import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
+from wsdsl.ir.ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
 from wsdsl.ir.rewriter import unnumbered, used_inside, walk, yielded
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable

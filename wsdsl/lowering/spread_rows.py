@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS
 from wsdsl.ir.op import Kernel, once, regions
-from wsdsl.ir.ops.pipeline import ExchangeRows
-from wsdsl.ir.ops.tile import OVER_AXIS, Contract, ForTiles, Reduce, Store
+from wsdsl.ir.ops import OVER_AXIS, ClusterAllgather, Contract, ForTiles, Reduce, Store
 from wsdsl.ir.types import Sizes
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.cooperation import (
@@ -97,7 +96,7 @@ def spread_bytes(kernel: Kernel, schedule: Schedule) -> int:
 @once
 def _together(kernel: Kernel) -> int:
     """Values of a row that CTAs send each other at once, at the most."""
-    joined = [len(op.x) for op in kernel.of(ExchangeRows)]
+    joined = [len(op.x) for op in kernel.of(ClusterAllgather)]
     bodies = [kernel.body, *(inner for op in kernel.ops for inner in regions(op))]
     found = (rounds(kernel, body, spread_axes(kernel)) for body in bodies if not joined)
     return max((*joined, *(len(each.members) for some in found for each in some)), default=1)

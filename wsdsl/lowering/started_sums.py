@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, results_of
-from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles
+from wsdsl.ir.ops import Contract, ForEach, ForTiles
 from wsdsl.ir.rewriter import Namer, yielded
 from wsdsl.ir.types import Sizes, Tile
 from wsdsl.lowering.builder import FLAG, INT, Builder

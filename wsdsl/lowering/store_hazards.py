@@ -18,9 +18,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from wsdsl.ir.op import Makers, Op, Region, Value, bound, operands, results_of
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import AxisAt
-from wsdsl.ir.ops.tile import Constant, End, ForTiles, Load, Lookup, Map, Store
+from wsdsl.ir.ops import AxisAt, Constant, End, ForRange, ForTiles, Load, Lookup, Map, Store
 from wsdsl.ir.rewriter import definers, made_of, walk
 from wsdsl.lowering.axes import with_outer
 

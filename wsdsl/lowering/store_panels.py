@@ -6,8 +6,7 @@ from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import line_swizzle
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, Region, Value, once, walk
-from wsdsl.ir.ops.pipeline import AxisAt
-from wsdsl.ir.ops.tile import ForTiles, Store
+from wsdsl.ir.ops import AxisAt, ForTiles, Store
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.lanes import holds_vectors

@@ -6,12 +6,19 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.tile_widths import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.mbarrier import ClusterIndex, CtaIndex, ForRange, LaunchGrid, SyncWarp
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.tile import Load, Store
+from wsdsl.ir.ops import (
+    ClusterIndex,
+    CtaIndex,
+    ForRange,
+    LaunchGrid,
+    Load,
+    Partition,
+    Store,
+    SyncWarp,
+)
 from wsdsl.ir.types import Axis, DType, Fragment, Shared
 from wsdsl.lowering.counters import Counters
 from wsdsl.lowering.direct_stores import even_blocks, store_directly
@@ -119,7 +126,7 @@ class Stores:
         b, context = self.context.builder, self.context
         num = self.buffers * context.num_warpgroups
         self.staging = b.value("staging", Shared(self.bytes, num))
-        self.declarations.append(m.AllocateShared(result=self.staging, label="staging"))
+        self.declarations.append(ops.AllocateShared(result=self.staging, label="staging"))
         assert context.warpgroup is not None
         first = b.times(context.warpgroup, self.buffers, "item")
         self.items = tuple(b.plus(first, i, "item") for i in range(self.buffers))
@@ -128,7 +135,7 @@ class Stores:
         """SMEM must outlive the copies that read it."""
         self.counters.finish()
         if self.any_by_tma:
-            self.context.builder.add(m.TmaStoreWait(pending=0, read=False))
+            self.context.builder.add(ops.TmaStoreWait(pending=0, read=False))
 
     def boundary(self, op: Op) -> None:
         """Around an op with regions: a run ends here where they store, and no slot is given back in
@@ -175,7 +182,7 @@ class Stores:
             self._behind_reads(shape, op.loc)
         even = None if staged else even_blocks(op, self.context, shape, value.least)
         # All rows of a column of chunks, so that what depends on columns alone is not held longer.
-        waiting: list[m.TmaStore | m.ThreadStore] = []
+        waiting: list[ops.TmaStore | ops.ThreadStore] = []
         for i, j in sorted(shape.places(), key=lambda place: place[1]):
             if even:
                 # A column, once for each block.
@@ -221,7 +228,7 @@ class Stores:
         """
         b = self.context.builder
         if self.any_by_tma:
-            b.add(m.TmaStoreWait(pending=0, read=False, loc=loc))
+            b.add(ops.TmaStoreWait(pending=0, read=False, loc=loc))
         b.add(SyncWarp(loc=loc) if all(map(self._by_warps, tensors)) else self.context.meet(loc))
 
     def _by_warps(self, tensor: Value) -> bool:
@@ -251,7 +258,7 @@ class Stores:
 
     def _to_smem(
         self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int
-    ) -> m.TmaStore | m.ThreadStore | None:
+    ) -> ops.TmaStore | ops.ThreadStore | None:
         """Write a piece to its `place` in the next group; returns the copy that is to follow, with
         the last of the blocks that it copies."""
         context, b = self.context, self.context.builder
@@ -267,12 +274,12 @@ class Stores:
         if place == 0 and not half:
             if self.any_by_tma:
                 pending = self.groups - 1 if self.group or self.even else 0
-                b.add(m.TmaStoreWait(pending=pending, loc=op.loc))
+                b.add(ops.TmaStoreWait(pending=pending, loc=op.loc))
             b.add(self.context.meet(op.loc) if self.joins else SyncWarp(loc=op.loc))
         where = dict[str, Any](shared=self.staging, item=item, loc=op.loc)
         lines = dict[str, Any](transposed=panel.transposed, joined=panel.joined)
         lines |= dict(swizzle=panel.swizzle, half=half + 1 if halves > 1 else 0)
-        b.add(m.StoreShared(value=value, **lines, **where))
+        b.add(ops.StoreShared(value=value, **lines, **where))
         if half < halves - 1:
             if panel.transposed:
                 # The halves of a line lie in one panel, and panels are what is followed.
@@ -286,28 +293,28 @@ class Stores:
                 dim = roles_of(op).index("columns")
                 box = tuple(WIDTH_STEP if n == dim else size for n, size in enumerate(box))
                 common |= dict(lines=shape.widths[j], line_dim=dim, narrower=context.narrower)
-            return m.TmaStore(map=self.maps.of(op.tensor, box, panel.swizzle), **common)
-        return m.ThreadStore(tensor=op.tensor, box=panel.box, swizzle=panel.swizzle, **common)
+            return ops.TmaStore(map=self.maps.of(op.tensor, box, panel.swizzle), **common)
+        return ops.ThreadStore(tensor=op.tensor, box=panel.box, swizzle=panel.swizzle, **common)
 
     def _is_narrowed(self, shape: Shape, j: int) -> bool:
         """Whether not all launches have all columns of a chunk: the last one."""
         widths = 1 if shape.columns is None else self.context.axes[shape.columns].widths
         return widths > 1 and j == len(shape.widths) - 1
 
-    def _copy(self, copies: list[m.TmaStore | m.ThreadStore], everywhere: bool) -> None:
+    def _copy(self, copies: list[ops.TmaStore | ops.ThreadStore], everywhere: bool) -> None:
         """A group is committed even if threads copy it: which is over is counted by groups.
         `everywhere`: TMA overwrites in global memory what threads have read there.
         """
         b, loc = self.context.builder, copies[0].loc
         meet = self.context.meet(loc) if any(copy.apart for copy in copies) else SyncWarp(loc=loc)
-        if self.context.read or any(isinstance(copy, m.TmaStore) for copy in copies):
+        if self.context.read or any(isinstance(copy, ops.TmaStore) for copy in copies):
             self.context.publish(loc, meet, everywhere)
         else:
             b.add(meet)
         for copy in copies:
             b.add(copy)
         if self.any_by_tma:
-            b.add(m.TmaStoreCommit(loc=loc))
+            b.add(ops.TmaStoreCommit(loc=loc))
         self.group += 1
 
 

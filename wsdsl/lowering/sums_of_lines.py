@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.ops.pipeline import AxisAt, FoldRows, RenameAxes
-from wsdsl.ir.ops.tile import Full, Index, Load, Reduce
+from wsdsl.ir.ops import AxisAt, FoldRows, Full, Index, Load, Reduce, RenameAxes
 from wsdsl.ir.types import F32, I32, Axis, DType, Tile, Value
 from wsdsl.lowering.partials import Partials, Place
 from wsdsl.lowering.partition_context import PartitionContext

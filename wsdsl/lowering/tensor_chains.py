@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.ops.tile import Cast, Contract, ForEach, ForTiles, Map, Reduce
+from wsdsl.ir.ops import Cast, Contract, ForEach, ForTiles, Map, Reduce
 from wsdsl.ir.rewriter import uses, walk, yielded
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import output_nest

@@ -27,12 +27,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of, with_fields
-from wsdsl.ir.ops.fragment import ZeroUnless
-from wsdsl.ir.ops.mbarrier import ArriveBarrier, ForRange, NamedBarrierSync, WaitBarrier
-from wsdsl.ir.ops.pipeline import AxisAt, CircularBuffer, Partition
-from wsdsl.ir.ops.stage import ConsumerWait, ProducerAcquire, StoreToSlot, SumInTensor, SumToTensor
-from wsdsl.ir.ops.tcgen05 import TensorFence, TensorLoad, TensorWait
-from wsdsl.ir.ops.tile import Block, Constant, Contract, DimSize, End, If, Map, Yield
+from wsdsl.ir.ops import (
+    AxisAt,
+    Block,
+    Constant,
+    ConsumerWait,
+    Contract,
+    DimSize,
+    End,
+    ForRange,
+    If,
+    Map,
+    MbarrierArrive,
+    MbarrierWait,
+    NamedBarrierSync,
+    Partition,
+    Pipeline,
+    ProducerAcquire,
+    StoreToSlot,
+    SumInTensor,
+    SumToTensor,
+    Tcgen05Fence,
+    Tcgen05Ld,
+    Tcgen05WaitLd,
+    Yield,
+    ZeroUnless,
+)
 from wsdsl.ir.rewriter import copy_region, following, makers, used_inside, walk, yielded
 from wsdsl.ir.types import Accumulator, Fragment, Tile
 from wsdsl.lowering.builder import Builder
@@ -46,7 +66,7 @@ SHARED = (AxisAt, Block, Constant, DimSize, End, Map)
 
 def made_rings(kernel: Kernel) -> frozenset[Value]:
     """Of operands that threads make of sums in tensor memory."""
-    sums = {op.result for op in kernel.of(CircularBuffer) if op.space == "TMEM"}
+    sums = {op.result for op in kernel.of(Pipeline) if op.space == "TMEM"}
     found = set[Value]()
     for own in kernel.of(Partition):
         if own.role == "compute" and sums & _rings(own.body):
@@ -125,7 +145,7 @@ class TensorReads:
     """The sums in one slot, that of `state`."""
 
     def __init__(
-        self, ops: Sequence[SumInTensor], release: ArriveBarrier | None, context: PartitionContext
+        self, ops: Sequence[SumInTensor], release: MbarrierArrive | None, context: PartitionContext
     ) -> None:
         """`release`: what gives it back, unless something is stored there first."""
         self.release, self.context = release, context
@@ -140,7 +160,7 @@ class TensorReads:
         """By the sums: in both regions of a branch they may lie in the same slot."""
         if not any(isinstance(op, SumInTensor) for op in walk(body)):
             return {}
-        releases = {op.state: op for op in walk(body) if isinstance(op, ArriveBarrier)}
+        releases = {op.state: op for op in walk(body) if isinstance(op, MbarrierArrive)}
         changed = {op.state for op in walk(body) if isinstance(op, SumToTensor)}
         given_back = {state: op for state, op in releases.items() if state not in changed}
         found = dict[Value, TensorReads]()
@@ -173,7 +193,7 @@ class TensorReads:
         b, shape = self.context.builder, self.pieces[op.result].shape
         kind = shape.piece(op.result.as_tile.dtype, j)
         assert isinstance(kind, Fragment) and not isinstance(kind, Tile)
-        load = TensorLoad(
+        load = Tcgen05Ld(
             result=b.value("cells", Accumulator(kind.dtype, kind.rows, kind.columns)),
             sums=op.sums,
             state=op.state,
@@ -183,13 +203,13 @@ class TensorReads:
             loc=op.loc,
         )
         if not _is_fenced(b.ops):
-            b.add(TensorFence(after=True, loc=op.loc))
+            b.add(Tcgen05Fence(after=True, loc=op.loc))
         b.add(load)
         sum = b.value("sum", kind)
-        b.add(TensorWait(result=(sum,), loads=(load.result,), loc=op.loc))
+        b.add(Tcgen05WaitLd(result=(sum,), loads=(load.result,), loc=op.loc))
         self.unread.discard((op.result, i, j))
         if self.release is not None and not self.unread:
-            b.add(TensorFence(loc=op.loc))
+            b.add(Tcgen05Fence(loc=op.loc))
             b.add(self.release)
         started = self.started.get(op.result)
         if started is None:
@@ -206,8 +226,8 @@ class TensorReads:
 def _is_fenced(ops: Sequence[Op]) -> bool:
     """Whether a fence has followed what threads last waited for."""
     for op in reversed(ops):
-        if isinstance(op, TensorFence):
+        if isinstance(op, Tcgen05Fence):
             return op.after
-        if regions(op) or isinstance(op, (WaitBarrier, NamedBarrierSync)):
+        if regions(op) or isinstance(op, (MbarrierWait, NamedBarrierSync)):
             return False
     return False

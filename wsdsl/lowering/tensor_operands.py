@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS, LANES, cell_columns
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import Contract
 from wsdsl.ir.types import Sizes, Tile
 from wsdsl.ir.verify.tmem_accesses import STORED_BITS
 from wsdsl.lowering.axes import axes_of

@@ -4,19 +4,19 @@ Before:
     %acc = for_range(index=%k, ..., init=(%zeros,), args=(%x: f32[m, n],)) {
       ...
       %y: f32[m, n] = contract(a=%a, b=%b, acc=%x)
-      tensor_commit(barriers=%empty, state=%s)
+      tcgen05_commit(barriers=%empty, state=%s)
       yield(values=(%y,))
     }
     sum_to_tensor(sums=%sums, column=0, state=%out, value=%acc)
-    tensor_commit(barriers=%full, state=%out)
+    tcgen05_commit(barriers=%full, state=%out)
 After:
     %end = for_range(index=%k, ..., init=(%false,), args=(%started: bool,)) {
       ...
-      tensor_product(sums=%sums, state=%out, a=%a, b=%b, accumulate=%started, ...)
-      tensor_commit(barriers=%empty, state=%s)
+      tcgen05_mma(sums=%sums, state=%out, a=%a, b=%b, accumulate=%started, ...)
+      tcgen05_commit(barriers=%empty, state=%s)
       yield(values=(%true,))
     }
-    tensor_commit(barriers=%full, state=%out)
+    tcgen05_commit(barriers=%full, state=%out)
 
 A loop carries of a sum whether anything was added to it yet: the first product overwrites what lies
 there. The thread waits for no product, but for slots.
@@ -31,11 +31,19 @@ from typing import Any, Protocol
 
 from wsdsl.ir.hardware.tcgen05_shapes import LANES, cell_columns
 from wsdsl.ir.op import Op, Region, Value, results_of, with_fields
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.stage import SumInTensor, SumToTensor, TileInShared, TileInTensor
-from wsdsl.ir.ops.tcgen05 import TensorProduct
-from wsdsl.ir.ops.tile import Contract, Full, If, Yield
+from wsdsl.ir.ops import (
+    Contract,
+    ForRange,
+    Full,
+    If,
+    Partition,
+    SumInTensor,
+    SumToTensor,
+    Tcgen05Mma,
+    TileInShared,
+    TileInTensor,
+    Yield,
+)
 from wsdsl.ir.rewriter import free_values, with_regions
 from wsdsl.ir.types import Axis, SharedTile
 from wsdsl.ir.verify.pipeline_stages import sum_places
@@ -141,7 +149,7 @@ class TensorProducts:
         axes = self.context.axes
         return {axes[name].role: axes[name] for name in op.result.as_tile.axes}
 
-    def _product(self, op: Contract, row: int, rows: int) -> TensorProduct:
+    def _product(self, op: Contract, row: int, rows: int) -> Tcgen05Mma:
         """Of so many rows, from one on."""
         b, axes = self.builder, self.context.axes
         place, sides = self.places[op.result], self._sides(op)
@@ -161,7 +169,7 @@ class TensorProducts:
         where |= dict(sums=place.sums, state=place.state, loc=op.loc, cta_group=self.cta_group)
         kinds = dict(dtype=dtypes[0], b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1])
         size = dict[str, Any](rows=rows, columns=columns, k=depth[1] - depth[0])
-        return TensorProduct(
+        return Tcgen05Mma(
             a=left,
             b=right,
             a_k_major=left_k,

@@ -18,11 +18,12 @@ import math
 from collections.abc import Iterable
 from typing import Protocol
 
+from wsdsl.ir.analysis.scale_factor_indices import in_atoms
 from wsdsl.ir.hardware.block_scale_factors import WORD, scale_columns
-from wsdsl.ir.hardware.scale_factor_atoms import BLOCKS, SHAPE, atoms_of, in_atoms
+from wsdsl.ir.hardware.scale_factor_atoms import BLOCKS, SHAPE, atoms_of
 from wsdsl.ir.hardware.scale_factor_atoms import ROWS as ATOM_ROWS
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import Load
+from wsdsl.ir.ops import Load
 from wsdsl.ir.types import Axis, SharedTile, Sizes, Tile
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.edge import Edge

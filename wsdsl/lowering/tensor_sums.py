@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
-from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles, Store
+from wsdsl.ir.ops import Contract, ForEach, ForTiles, Store
 from wsdsl.ir.rewriter import following, walk
 from wsdsl.ir.types import Sizes, Tile
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops

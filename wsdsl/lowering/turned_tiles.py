@@ -21,9 +21,7 @@ from typing import Any
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops.smem import AllocateShared
-from wsdsl.ir.ops.tile import Load, Lookup, Store
-from wsdsl.ir.ops.transpose import LoadTransposed, StoreTransposed
+from wsdsl.ir.ops import AllocateShared, Load, LoadTransposed, Lookup, Store, StoreTransposed
 from wsdsl.ir.types import Lanes, Role, Shared
 from wsdsl.lowering.lanes import turned, turned_bytes, turned_lanes
 from wsdsl.lowering.partition_context import PartitionContext

@@ -11,9 +11,7 @@ from functools import partial
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import ForWork
-from wsdsl.ir.ops.tile import ForEach, Load, Map, Store, Yield
+from wsdsl.ir.ops import ForEach, ForRange, ForWork, Load, Map, Store, Yield
 from wsdsl.ir.rewriter import replace_operands, walk, with_regions
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.builder import INT, Builder

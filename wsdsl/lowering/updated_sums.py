@@ -39,10 +39,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, results_of, with_fields
-from wsdsl.ir.ops import stage as s
-from wsdsl.ir.ops.pipeline import Materialize
-from wsdsl.ir.ops.tile import Constant, Contract, ForEach, ForTiles, Full, If, Map, Yield
+from wsdsl.ir.ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, Materialize, Yield
 from wsdsl.ir.rewriter import Namer, copy_region, definers, uses, walk, with_regions, yielded
 from wsdsl.ir.types import BOOL, Tile
 from wsdsl.lowering.product_operands import of_product
@@ -83,19 +82,19 @@ def updates(kernel: Kernel) -> Mapping[Op, Update]:
 
 
 def _updates(loop: ForTiles | ForEach, n: int, counts: Mapping[Value, int]) -> Iterator[Update]:
-    value, ops = loop.args[n], list[Op]()
+    value, members = loop.args[n], list[Op]()
     made = definers(loop.body)
     while counts[value] == 1:
         user = next((op for op in loop.body if value in operands(op)), None)
         if isinstance(user, Map) and user.result.type == value.type:
-            ops.append(user)
+            members.append(user)
             value = user.result
             continue
-        if not isinstance(user, Contract) or user.acc != value or not ops:
+        if not isinstance(user, Contract) or user.acc != value or not members:
             return
         last = user.result == yielded(loop.body)[n] and counts[user.result] == 1
         if last and any(of_product(operand, made) for operand in (user.a, user.b)):
-            yield Update(n, loop.args[n], tuple(ops), user)
+            yield Update(n, loop.args[n], tuple(members), user)
         return
 
 
@@ -129,7 +128,7 @@ class Updates:
         changed, after = (Value(self.namer.new("changed"), Tile(BOOL)) for _ in range(2))
         body, late = list[Op](), list[Op]()
         for inner in op.body[:-1]:
-            if not isinstance(inner, s.ConsumerRelease):
+            if not isinstance(inner, ops.ConsumerRelease):
                 # Handed over behind what goes back: it tells that this has arrived.
                 body, late = [*body, *late], []
             if isinstance(inner, Contract) and inner.result == update.product.result:
@@ -158,30 +157,30 @@ class Updates:
     def change(self, update: Update, cond: Value, where: dict[str, Any]) -> list[Op]:
         """By who computes."""
         loc, kind = update.product.loc, update.arg.as_tile
-        wait = s.ConsumerWait(**where)
+        wait = ops.ConsumerWait(**where)
         place = dict[str, Any](slot=wait.result, field=0, loc=loc)
         zero = Value(self.namer.new("zero"), Tile(kind.dtype))
-        before = (s.SlotSum(result=update.arg, **place),)
+        before = (ops.SlotSum(result=update.arg, **place),)
         first = (
             Constant(result=zero, value=0.0 if kind.dtype.is_float else 0, loc=loc),
             Full(result=update.arg, value=zero, loc=loc),
         )
-        back = (*update.ops, s.SumToSlot(value=update.changed, **place), Yield(loc=loc))
+        back = (*update.ops, ops.SumToSlot(value=update.changed, **place), Yield(loc=loc))
         then = copy_region((*before, *back), self.namer)
         orelse = copy_region((*first, *back), self.namer)
         branch = If(cond=cond, then=then, orelse=orelse, loc=loc)
-        return [wait, branch, s.ConsumerRelease(slot=wait.result, loc=loc)]
+        return [wait, branch, ops.ConsumerRelease(slot=wait.result, loc=loc)]
 
     def multiply(self, op: Contract, where: dict[str, Any]) -> tuple[list[Op], list[Op]]:
         """By who multiplies; and what hands it over."""
-        acquire = s.ProducerAcquire(**where)
+        acquire = ops.ProducerAcquire(**where)
         place = dict[str, Any](slot=acquire.result, field=0, loc=op.loc)
         held = Value(self.namer.new("held"), op.result.type)
         product = with_fields(op, acc=held)
-        commit = s.ProducerCommit(slot=acquire.result, loc=op.loc)
+        commit = ops.ProducerCommit(slot=acquire.result, loc=op.loc)
         return (
-            [acquire, s.SlotSum(result=held, **place), product],
-            [s.SumToSlot(value=op.result, **place), commit],
+            [acquire, ops.SlotSum(result=held, **place), product],
+            [ops.SumToSlot(value=op.result, **place), commit],
         )
 
 

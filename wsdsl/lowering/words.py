@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from wsdsl.artifact.artifact import IN_WORDS, ON_ONE_AXIS
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, with_fields
-from wsdsl.ir.ops.tile import Bitcast, Cast, Constant, Load, Map, Store
+from wsdsl.ir.ops import Bitcast, Cast, Constant, Load, Map, Store
 from wsdsl.ir.rewriter import Namer, walk, with_regions
 from wsdsl.ir.types import DTYPES, Axis, DType, Tensor, Tile
 from wsdsl.lowering.builder import Builder

@@ -8,8 +8,18 @@ import math
 from collections.abc import Callable
 
 from wsdsl.ir.op import Makers, Region, Value, operands
-from wsdsl.ir.ops.stage import ElementsInShared
-from wsdsl.ir.ops.tile import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Reduce
+from wsdsl.ir.ops import (
+    Cast,
+    Constant,
+    Contract,
+    ElementsInShared,
+    ForEach,
+    ForTiles,
+    Full,
+    Load,
+    Map,
+    Reduce,
+)
 from wsdsl.ir.rewriter import definers, walk, yielded
 from wsdsl.ir.types import Axis, DType
 

@@ -8,9 +8,7 @@ from wsdsl.artifact.artifact import Certificate
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.analysis.launch_narrowing import each_width, narrowing_of
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.mbarrier import AllocateBarriers, ClaimCluster
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import AllocateGlobal
+from wsdsl.ir.ops import AllocateGlobal, AllocateMbarriers, ClcTryCancel, Partition
 from wsdsl.ir.verify.verifier import verify
 from wsdsl.prover.machine.counterexample import counterexample
 from wsdsl.prover.machine.explore import Refuted, explore
@@ -59,9 +57,9 @@ def prove(kernel: Kernel) -> Certificate:
             raise ProofError(told.findings(), told) from None
         ctas, states, steps = explored.ctas, states + explored.states, steps + explored.steps
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
-    barriers = [op.result.type for op in kernel.of(AllocateBarriers)]
+    barriers = [op.result.type for op in kernel.of(AllocateMbarriers)]
     lends = any(isinstance(op, AllocateGlobal) for op in kernel.body)
-    claims = any(isinstance(op, ClaimCluster) for op in kernel.ops)
+    claims = any(isinstance(op, ClcTryCancel) for op in kernel.ops)
     told = [*PROVED, *[HANDED_ON] * lends, *[CLAIMED] * claims]
     if found := narrowing_of(kernel):
         told.append(f"all of this holds at each of {found.widths} tile widths of launches")

@@ -7,7 +7,7 @@ from typing import Any
 
 from wsdsl.diagnostics import CompileError, counted
 from wsdsl.ir.op import Kernel, Value, operands
-from wsdsl.ir.ops.tile import ForTiles, Load
+from wsdsl.ir.ops import ForTiles, Load
 from wsdsl.lowering.axes import loop_variable
 
 

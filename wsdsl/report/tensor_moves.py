@@ -5,31 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from wsdsl.ir import ops
+from wsdsl.ir.analysis.scale_factor_indices import unaligned_scales
 from wsdsl.ir.hardware.block_scale_factors import WARP_ROWS, WORD, scale_columns
-from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS, unaligned_scales
+from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
 from wsdsl.ir.op import Kernel, Op, walk
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.tcgen05 import StoreScales, TensorCopy
+from wsdsl.ir.ops import StoreScaleFactors, Tcgen05Cp
 
 BY_THREADS = "TMA needs strides and addresses that are multiples of 16 bytes"
 
 
 WAYS: dict[type[Op], tuple[str, ...]] = {
-    m.TmaLoad: ("TMA loads to SMEM stages",),
-    m.TmaStore: ("TMA stores from SMEM", "TMA reductions from SMEM"),
-    m.ThreadLoad: (f"threads of the load warpgroup copy it to SMEM stages ({BY_THREADS})",),
-    m.ThreadStore: tuple(
+    ops.TmaLoad: ("TMA loads to SMEM stages",),
+    ops.TmaStore: ("TMA stores from SMEM", "TMA reductions from SMEM"),
+    ops.ThreadLoad: (f"threads of the load warpgroup copy it to SMEM stages ({BY_THREADS})",),
+    ops.ThreadStore: tuple(
         f"{store} of threads from SMEM ({BY_THREADS})" for store in ("stores", "atomic additions")
     ),
-    m.LoadGlobal: ("threads load it to registers",),
-    m.StoreGlobal: ("threads store it from registers",) * 2,
+    ops.LoadGlobal: ("threads load it to registers",),
+    ops.StoreGlobal: ("threads store it from registers",) * 2,
 }
 """By op, without and with accumulation."""
 
 
 def tensor_moves(kernel: Kernel) -> Iterator[str]:
     """A line per tensor."""
-    maps = {op.result: op.tensor.name for op in kernel.of(m.MakeTensorMap)}
+    maps = {op.result: op.tensor.name for op in kernel.of(ops.MakeTensorMap)}
     moves: dict[str, set[str]] = {}
     for op in walk(kernel.body):
         if ways := WAYS.get(type(op)):
@@ -47,9 +48,9 @@ def scale_moves(kernel: Kernel) -> Iterator[str]:
             f"{name}: threads load it and apply the scale factors ({BY_THREADS}), which is slow. "
             "hint: pad its rows (`[:, :n]` of a wider array): the tensor cores apply these scales"
         )
-    maps = {op.result: op for op in kernel.of(m.MakeTensorMap)}
-    names = {(op.shared, op.offset): maps[op.map].tensor.name for op in kernel.of(m.TmaLoad)}
-    for op in kernel.of(StoreScales):
+    maps = {op.result: op for op in kernel.of(ops.MakeTensorMap)}
+    names = {(op.shared, op.offset): maps[op.map].tensor.name for op in kernel.of(ops.TmaLoad)}
+    for op in kernel.of(StoreScaleFactors):
         useful, atoms = WORD * op.words * op.rows, BYTES * -(-op.rows // ROWS) * op.words
         columns = op.words * -(-op.rows // WARP_ROWS)
         copied = f"{scale_columns(op.rows, op.words)} TMEM columns by tcgen05.cp"
@@ -58,7 +59,7 @@ def scale_moves(kernel: Kernel) -> Iterator[str]:
             f"{names[op.shared, op.offset]}: {op.bytes} bytes to SMEM per k-tile, {useful} of them "
             f"useful; threads store them to {columns} TMEM columns ({other})"
         )
-    for op in kernel.of(TensorCopy):
+    for op in kernel.of(Tcgen05Cp):
         copied = BYTES * (op.rows // ROWS) * op.words
         yield (
             f"{names[op.shared, op.offset]}: {copied} bytes of atoms per k-tile, to "

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.launch_narrowing import narrowed, narrowing_of
 from wsdsl.ir.analysis.tile_widths import fastest_narrowing
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import AllocateGlobal, AllocateShared
+from wsdsl.ir.ops import AllocateGlobal, AllocateShared, Partition
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.ir.types import Barriers, Shared
 from wsdsl.record import record
@@ -61,7 +60,7 @@ class Launch:
 
 def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[int, int, int]:
     """The numbers of CTAs, of CTAs in a cluster, and of clusters that may run together."""
-    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
+    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
     if grid is None:
         return 1, 1, 1
     size = grid.cluster
@@ -82,14 +81,14 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
 def at_width(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Kernel:
     """What a kernel is at the width that a launch of these sizes has, if launches differ."""
     found = narrowing_of(kernel)
-    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
+    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
     if found is None or grid is None:
         return kernel
     sizes, room = arguments.size, (num_sms or NUM_SMS) // grid.cluster
     return narrowed(kernel, fastest_narrowing(grid.tiles, grid.narrowed, found.widths, sizes, room))
 
 
-def work_of(grid: b.LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int, int]:
+def work_of(grid: ops.LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int, int]:
     """Who shares out how many tiles (for clusters), and tiles of the contraction in each."""
     scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
     return scheduler, *count_work(grid.tiles, grid.contraction, arguments.size)
@@ -97,7 +96,7 @@ def work_of(grid: b.LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, in
 
 def size_workspace(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
     """Of the tensors that are lent to the launch, the first dimension."""
-    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
+    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
     for op in kernel.body:
         if isinstance(op, AllocateGlobal):
             first = op.result.as_tensor.dims[0]
@@ -144,13 +143,13 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
             case AllocateShared():
                 kind = op.result.type_as(Shared)
                 smem_bytes = max(smem_bytes, op.offset + kind.bytes * kind.num)
-            case b.AllocateBarriers():
+            case ops.AllocateMbarriers():
                 num = op.result.type_as(Barriers).num
                 num_barriers += num
                 placed.append((op.offset, op.offset + 8 * num, op.label))
-            case b.SetMaxRegisters():
+            case ops.Setmaxnreg():
                 largest = max(largest, op.count)
-            case b.ArriveFlag() | b.WaitFlag():
+            case ops.SemaphoreArrive() | ops.SemaphoreWait():
                 have_flags = True
             case _:
                 pass

@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.printer import print_head
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.verify.threads import misplaced
@@ -94,7 +94,7 @@ class Warpgroup:
         self.wgmma = WgmmaPipe()
         self.tensor_pipe = TensorPipe(self.one)
         self.cell_accesses: list[CellAccess] = []
-        """Of tensor memory, that no wait and `tensor_fence` have followed."""
+        """Of tensor memory, that no wait and `tcgen05_fence` have followed."""
         self.operands = RegisterOperands(frozenset())
         self.open_stores = StoreGroup()
         self.store_groups: list[StoreGroup] = []

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import THREADS, Kernel, Op, Region, Value, by_op
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import prefetch as p
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.types import Tile
 from wsdsl.simulator.ops import (
     barrier,
@@ -28,7 +25,7 @@ from wsdsl.simulator.ops import (
 from wsdsl.simulator.ops.fragment import assign
 from wsdsl.simulator.warpgroup import Steps, Warpgroup, op_word
 
-UNSEEN = (m.AllocateGlobal, p.PrefetchTensorMap, p.PrefetchBox, p.PrefetchTile)
+UNSEEN = (ops.AllocateGlobal, ops.PrefetchTensorMap, ops.PrefetchBox, ops.PrefetchTile)
 """The launch has allocated the tensor, and no thread sees what comes to a cache."""
 SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     **dict.fromkeys(UNSEEN, lambda _, __: None),
@@ -72,14 +69,14 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
                 wg.operands.note(op, wg.wgmma.fences)
             continue
         match op:
-            case t.Yield():
+            case ops.Yield():
                 return tuple(wg.values[v.name] for v in op.values)
-            case b.ForRange():
+            case ops.ForRange():
                 yield from _for_range(wg, op)
-            case t.If():
+            case ops.If():
                 chosen = op.then if wg.get(op.cond, op) else op.orelse
                 _define(wg, op.result, (yield from _run(wg, chosen)))
-            case b.Elect():
+            case ops.Elect():
                 # Outside of the partitions the CTA's thread 0 is meant.
                 if wg.rank == 0 and (wg.in_partition or wg.index == 0):
                     wg.elected = True
@@ -91,14 +88,14 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
                     yield from _run(wg, op.body)
                     if op.registers > wg.registers:
                         told = f"{op.registers} registers per thread and has {wg.registers}"
-                        hint = "add a set_max_registers"
+                        hint = "add a setmaxnreg"
                         wg.fail(op, f"the partition is compiled for {told}", hint=hint)
                     wg.in_partition = False
-            case b.WaitPredecessor():
+            case ops.GriddepWait():
                 wg.effect(op, "wait", "grid", wg.actors)
-            case b.LaunchDependents():
+            case ops.GriddepLaunchDependents():
                 wg.effect(op, "arrive", "grid", wg.actors)
-            case b.LaunchGrid():
+            case ops.LaunchGrid():
                 pass
             case _:
                 wg.fail(op, f"the simulator does not support {op_word(op)}")
@@ -111,7 +108,7 @@ def _define(wg: Warpgroup, results: tuple[Value, ...], values: tuple[Any, ...]) 
     wg.operands.carried(results, wg.wgmma.fences)
 
 
-def _for_range(wg: Warpgroup, op: b.ForRange) -> Steps:
+def _for_range(wg: Warpgroup, op: ops.ForRange) -> Steps:
     start, stop, step = (int(wg.get(v, op)) for v in (op.start, op.stop, op.step))
     if step <= 0:
         wg.fail(op, f"the loop has a step of {step}")

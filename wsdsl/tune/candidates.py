@@ -11,7 +11,7 @@ from itertools import islice
 
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import Contract
 from wsdsl.ir.types import Sizes
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.choice.ranked import ranked

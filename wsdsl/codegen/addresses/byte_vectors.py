@@ -16,7 +16,7 @@ from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.llvm_types import num_elements
 from wsdsl.codegen.ops.map import dtype_and_shape
 from wsdsl.codegen.value_registers import Registers
-from wsdsl.ir.ops.smem import LoadGlobal
+from wsdsl.ir.ops import LoadGlobal
 from wsdsl.ir.types import ACCUMULATOR, Fragment
 
 WORD, MOST = 4, 16

@@ -19,7 +19,7 @@ from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.llvm_types import is_packed, num_elements
 from wsdsl.codegen.value_registers import Held, Nibbles, Registers, Scalar, Shape
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.ops.tile import BYTE_OF_WORDS, Map
+from wsdsl.ir.ops import BYTE_OF_WORDS, Map
 from wsdsl.ir.types import DTYPES, DType
 
 U8, U16, U32 = DTYPES["u8"], DTYPES["u16"], DTYPES["u32"]

@@ -9,7 +9,7 @@ from wsdsl.codegen.llvm_types import scalar_type
 from wsdsl.codegen.value_registers import Held, Scalar
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.ops.tile import COMPARISONS, Map
+from wsdsl.ir.ops import COMPARISONS, Map
 from wsdsl.ir.types import DType
 
 PLAIN = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}

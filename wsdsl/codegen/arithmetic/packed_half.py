@@ -11,7 +11,7 @@ from wsdsl.codegen.fragment_registers import source_element
 from wsdsl.codegen.llvm_types import is_packed, num_registers, scalar_type
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.ops.tile import Map
+from wsdsl.ir.ops import Map
 from wsdsl.ir.types import DType
 
 PAIRED = {"add": "rn", "sub": "rn", "mul": "rn", "max": "NaN", "min": "NaN"}

@@ -21,7 +21,7 @@ from wsdsl.codegen.ops.cast import cast
 from wsdsl.codegen.ops.map import define
 from wsdsl.codegen.value_registers import Registers
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.ops.fragment import ReduceColumns, ScanColumns
+from wsdsl.ir.ops import ReduceColumns, ScanColumns
 from wsdsl.ir.types import DTYPES, DType, Value
 
 

@@ -20,7 +20,7 @@ from wsdsl.codegen.ops.map import define, dtype_and_shape, int_to_float
 from wsdsl.codegen.value_registers import Anew, Raised, Registers, Scalar
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.ops.tile import Bitcast, Cast
+from wsdsl.ir.ops import Bitcast, Cast
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import DTYPES, I32, DType
 

@@ -20,8 +20,17 @@ from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.ir.hardware.packed_layout import block_bytes
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
-from wsdsl.ir.ops.fragment import BLOCK_BYTES, COLUMNS, HELD, HELD_BYTES, LINES
-from wsdsl.ir.ops.smem import LoadGlobal, ReceiveFragment, SendFragment, StoreGlobal
+from wsdsl.ir.ops import (
+    BLOCK_BYTES,
+    BLOCK_COLUMNS,
+    BLOCK_ROWS,
+    HELD,
+    HELD_BYTES,
+    LoadGlobal,
+    ReceiveFragment,
+    SendFragment,
+    StoreGlobal,
+)
 from wsdsl.ir.types import THREADS, DType, Value
 
 
@@ -56,16 +65,18 @@ def _blocks(
     inside = Addresses(c, tensor, index, shape)
     line, column = (texts_of(w, c.registers(v))[0] for v in index)
     # Of the thread's first element; fragments begin where a block begins.
-    line = w.binary("and", "i32", line, -LINES)
-    column = w.binary("and", "i32", column, -COLUMNS)
+    line = w.binary("and", "i32", line, -BLOCK_ROWS)
+    column = w.binary("and", "i32", column, -BLOCK_COLUMNS)
     thread = w.binary("and", "i32", c.threads.tid, 127)
-    lines = w.binary("mul", "i64", _wide(c, line), length * BLOCK_BYTES // LINES // COLUMNS)
-    columns = w.binary("mul", "i64", _wide(c, column), BLOCK_BYTES // COLUMNS)
+    lines = w.binary(
+        "mul", "i64", _wide(c, line), length * BLOCK_BYTES // BLOCK_ROWS // BLOCK_COLUMNS
+    )
+    columns = w.binary("mul", "i64", _wide(c, column), BLOCK_BYTES // BLOCK_COLUMNS)
     own = w.binary("mul", "i64", _wide(c, thread), 4 * HELD)
     pointer = c.pointer(tensor).text
     for step in (own, lines, columns):
         pointer = w.value(f"getelementptr i8, ptr addrspace(1) {pointer}, i64 {step}")
-    for block in range(shape[1] // COLUMNS):
+    for block in range(shape[1] // BLOCK_COLUMNS):
         yield Global(pointer, BLOCK_BYTES * block), inside.condition(HELD * block)
 
 
@@ -126,5 +137,5 @@ def _shared_blocks(c: Context, op: SendFragment | ReceiveFragment, columns: int)
         base = w.add(base, c.scalar(op.shift).text)
     thread = w.binary("and", "i32", c.threads.tid, 127)
     base = w.add(base, w.multiply(thread, HELD_BYTES))
-    for block in range(columns // COLUMNS):
+    for block in range(columns // BLOCK_COLUMNS):
         yield At(base, shared.offset + op.offset + BLOCK_BYTES * block)

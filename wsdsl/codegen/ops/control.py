@@ -16,9 +16,7 @@ from wsdsl.codegen.value_registers import Held, Registers, Scalar, StateAt
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops.mbarrier import Elect, ForRange
-from wsdsl.ir.ops.pipeline import Partition, by_warpgroup
-from wsdsl.ir.ops.tile import If
+from wsdsl.ir.ops import Elect, ForRange, If, Partition, by_warpgroup
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import Fragment
 

@@ -37,15 +37,10 @@ from wsdsl.codegen.ops import (
 from wsdsl.codegen.ops.register_operands import convert_layout
 from wsdsl.codegen.value_registers import Held, Registers, Scalar, SharedAt, StateAt
 from wsdsl.diagnostics import CompileError
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Region, Value, by_op
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import prefetch as p
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tcgen05 as tm
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import I32, Shared
@@ -70,15 +65,15 @@ def convert_op(c: Context, op: Op) -> None:
 # The CTA -----------------------------------------------------------------------------------------
 
 
-def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
-    nvvm.set_max_registers(c.w, op.count, op.increase)
+def convert_setmaxnreg(c: Context, op: ops.Setmaxnreg) -> None:
+    nvvm.setmaxnreg(c.w, op.count, op.increase)
     c.place = replace(c.place, registers=op.count)
 
 
 # SMEM and TMA ------------------------------------------------------------------------------------
 
 
-def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
+def convert_allocate_shared(c: Context, op: ops.AllocateShared) -> None:
     kind = op.result.type_as(Shared)
     c.held[op.result] = SharedAt(mbarrier.placed(op), kind.bytes, kind.num, op.label)
 
@@ -86,7 +81,7 @@ def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
 # Fragments ---------------------------------------------------------------------------------------
 
 
-def convert_join(c: Context, op: f.Join) -> None:
+def convert_join(c: Context, op: ops.Join) -> None:
     parts = [c.registers(part) for part in op.parts]
     texts = tuple(text for part in parts for text in texts_of(c.w, part))
     whole = parts[0].shape._replace(columns=sum(part.columns for part in parts))
@@ -102,40 +97,42 @@ def define(value_of: Callable[[Context, Any], Held], c: Context, op: Any) -> Non
 
 
 VALUES: dict[type[Op], Callable[[Context, Any], Held]] = {
-    t.DimSize: lambda c, op: c.sizes[op.dim],
-    b.CtaIndex: partial(special_register, "ctaid.x"),
-    b.NumCtas: partial(special_register, "nctaid.x"),
-    b.ClusterIndex: partial(special_register, "clusterid.x"),
-    b.NumClusters: partial(special_register, "nclusterid.x"),
-    b.CtaRank: partial(special_register, "cluster.ctarank"),
-    b.WarpgroupIndex: lambda c, _: Scalar(c.own_warpgroup(), I32, nonnegative=True),
-    b.LaunchNarrowing: lambda c, _: Scalar(c.narrower, I32, nonnegative=True),
-    b.InitialState: lambda _, op: StateAt("0", str(op.parity)),
-    m.MakeTensorMap: lambda c, _: next(c.maps),
-    f.AsAccumulator: lambda c, op: c.registers(op.x),
-    f.Slice: lambda c, op: cut_columns(c.registers(op.x), op.start, op.result.type.columns),
-    f.Iota: lambda c, op: iota(c, c.scalar(op.start), shape_of(op.result.type), op.apart),
+    ops.DimSize: lambda c, op: c.sizes[op.dim],
+    ops.CtaIndex: partial(special_register, "ctaid.x"),
+    ops.NumCtas: partial(special_register, "nctaid.x"),
+    ops.ClusterIndex: partial(special_register, "clusterid.x"),
+    ops.NumClusters: partial(special_register, "nclusterid.x"),
+    ops.CtaRank: partial(special_register, "cluster.ctarank"),
+    ops.WarpgroupIndex: lambda c, _: Scalar(c.own_warpgroup(), I32, nonnegative=True),
+    ops.LaunchNarrowing: lambda c, _: Scalar(c.narrower, I32, nonnegative=True),
+    ops.InitialState: lambda _, op: StateAt("0", str(op.parity)),
+    ops.MakeTensorMap: lambda c, _: next(c.maps),
+    ops.AsAccumulator: lambda c, op: c.registers(op.x),
+    ops.Slice: lambda c, op: cut_columns(c.registers(op.x), op.start, op.result.type.columns),
+    ops.Iota: lambda c, op: iota(c, c.scalar(op.start), shape_of(op.result.type), op.apart),
 }
 """The results of ops of one line."""
 ARMS: dict[type[Op], Callable[[Context, Any], object]] = {
     **{kind: partial(define, value_of) for kind, value_of in VALUES.items()},
-    m.AllocateGlobal: lambda _, __: None,  # an argument like any other tensor
-    b.SyncCta: lambda c, _: nvvm.sync_cta(c.w),
-    b.SyncCluster: lambda c, op: nvvm.sync_cluster(c.w, op.relaxed),
-    b.SyncWarp: lambda c, _: nvvm.sync_warp(c.w),
-    b.LaunchDependents: lambda c, _: nvvm.launch_dependents(c.w),
-    b.FenceAsyncProxy: lambda c, op: nvvm.fence_async_proxy(c.w, op.everywhere),
-    p.PrefetchTensorMap: lambda c, op: inline_ptx.prefetch_tensor_map(c.w, c.pointer(op.map).text),
-    m.TmaStoreCommit: lambda c, _: inline_ptx.tma_store_commit(c.w, c.threads.first_lane),
-    m.TmaStoreWait: lambda c, op: inline_ptx.tma_store_wait(
+    ops.AllocateGlobal: lambda _, __: None,  # an argument like any other tensor
+    ops.SyncCta: lambda c, _: nvvm.sync_cta(c.w),
+    ops.SyncCluster: lambda c, op: nvvm.sync_cluster(c.w, op.relaxed),
+    ops.SyncWarp: lambda c, _: nvvm.sync_warp(c.w),
+    ops.GriddepLaunchDependents: lambda c, _: nvvm.griddep_launch_dependents(c.w),
+    ops.FenceAsyncProxy: lambda c, op: nvvm.fence_async_proxy(c.w, op.everywhere),
+    ops.PrefetchTensorMap: lambda c, op: inline_ptx.prefetch_tensor_map(
+        c.w, c.pointer(op.map).text
+    ),
+    ops.TmaStoreCommit: lambda c, _: inline_ptx.tma_store_commit(c.w, c.threads.first_lane),
+    ops.TmaStoreWait: lambda c, op: inline_ptx.tma_store_wait(
         c.w, op.pending, op.read, c.threads.first_lane
     ),
-    tm.TensorStoreWait: lambda c, _: c.w.asm("tcgen05.wait::st.sync.aligned;"),
-    f.ConvertLayout: convert_layout,
+    ops.Tcgen05WaitSt: lambda c, _: c.w.asm("tcgen05.wait::st.sync.aligned;"),
+    ops.ConvertLayout: convert_layout,
     **by_op(
         mbarrier, cluster, block_reduction, cast, control, histogram, map,
         gmem, smem_load, wgmma, reduction, smem, tcgen05, thread_load,
         thread_store, tma, transpose, sys.modules[__name__], prefix="convert_",
     ),
 }  # fmt: skip
-HANDLED_BY_REGION: frozenset[type[Op]] = frozenset({t.Yield, b.LaunchGrid, Partition})
+HANDLED_BY_REGION: frozenset[type[Op]] = frozenset({ops.Yield, ops.LaunchGrid, Partition})

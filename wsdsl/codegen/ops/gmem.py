@@ -17,7 +17,7 @@ from wsdsl.codegen.ops.map import define, dtype_and_shape
 from wsdsl.codegen.ops.smem_load import of_packed
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal
+from wsdsl.ir.ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import Fragment, Tensor
 

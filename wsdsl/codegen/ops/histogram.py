@@ -26,14 +26,13 @@ from wsdsl.codegen.ops.reduction import tree
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.hardware.histogram_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
-from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
-from wsdsl.ir.ops.smem import StoreGlobal
+from wsdsl.ir.ops import AddBins, ClearBins, StoreBins, StoreGlobal
 from wsdsl.ir.types import F32, THREADS, DType, Value
 
 WARPS = 4
 
 
-def convert_clear_counters(c: Context, op: ClearCounters) -> None:
+def convert_clear_bins(c: Context, op: ClearBins) -> None:
     w, shared = c.w, c.shared(op.shared)
     begin, end = _share(c, counter_bytes(op.extents, op.copies), op.by, VECTOR)
     thread = w.binary("and", "i32", c.threads.tid, THREADS - 1)
@@ -44,7 +43,7 @@ def convert_clear_counters(c: Context, op: ClearCounters) -> None:
         inline_ptx.store_shared(w, at, 32, words)
 
 
-def convert_add_counters(c: Context, op: AddCounters) -> None:
+def convert_add_bins(c: Context, op: AddBins) -> None:
     w, kind, shared = c.w, op.tensor.as_tensor, c.shared(op.shared)
     direct = StoreGlobal(
         tensor=op.tensor, index=op.index, value=op.value, accumulate=True, pred=op.pred, loc=op.loc
@@ -77,7 +76,7 @@ def convert_add_counters(c: Context, op: AddCounters) -> None:
             store.singles([_any(w, "uge", index, limits) for index in every])
 
 
-def convert_store_counters(c: Context, op: StoreCounters) -> None:
+def convert_store_bins(c: Context, op: StoreBins) -> None:
     w, kind, shared = c.w, op.tensor.as_tensor, c.shared(op.shared)
     begin, end = _share(c, math.prod(op.extents), op.by, WARP)
     groups = w.binary("lshr", "i32", w.add(w.binary("sub", "i32", end, begin), WARP - 1), 5)
@@ -97,7 +96,7 @@ def convert_store_counters(c: Context, op: StoreCounters) -> None:
             _add(c, kind.dtype, _address(c, op.tensor, index), total)
 
 
-def _total(c: Context, op: StoreCounters, offset: int, own: str) -> str:
+def _total(c: Context, op: StoreBins, offset: int, own: str) -> str:
     """Of a counter's copies, as bits."""
     w, copies = c.w, op.copies
     base = w.add(c.item(c.shared(op.shared), "0"), w.multiply(own, WORD * copies))

@@ -26,7 +26,7 @@ from wsdsl.codegen.value_registers import Affine, Held, Registers, Scalar, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.hardware.gmem import MAX_SIZE
-from wsdsl.ir.ops.tile import BYTE_OF_WORDS, COMPARISONS, Constant, Full, Map
+from wsdsl.ir.ops import BYTE_OF_WORDS, COMPARISONS, Constant, Full, Map
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, F32, DType, Fragment, Tile, Type, Value
 

@@ -20,8 +20,7 @@ from wsdsl.codegen.ops.map import define, dtype_and_shape
 from wsdsl.codegen.ops.mbarrier import item_at
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.ops.fragment import MmaSync, ReduceColumns
-from wsdsl.ir.ops.smem import ReducePartials, StorePartials
+from wsdsl.ir.ops import MmaSync, ReduceColumns, ReducePartials, StorePartials
 from wsdsl.ir.types import F32, DType, Lanes, Value
 
 WORD, WARP = 4, 32

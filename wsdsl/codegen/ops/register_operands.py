@@ -18,7 +18,7 @@ from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import texts_of
 from wsdsl.codegen.value_registers import Registers
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.ops.fragment import ConvertLayout, Wgmma, WgmmaFence, is_same_registers, registers_of
+from wsdsl.ir.ops import ConvertLayout, Wgmma, WgmmaFence, is_same_registers, registers_of
 from wsdsl.ir.types import Fragment
 
 

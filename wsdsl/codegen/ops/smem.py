@@ -18,7 +18,7 @@ from wsdsl.codegen.value_registers import Registers, Scalar, SharedAt
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.ops.smem import ClearPanels, StoreShared
+from wsdsl.ir.ops import ClearPanels, StoreShared
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import DTYPES, THREADS
 from wsdsl.record import record

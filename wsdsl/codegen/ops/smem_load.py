@@ -16,7 +16,7 @@ from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
-from wsdsl.ir.ops.smem import LoadPanels, LoadShared
+from wsdsl.ir.ops import LoadPanels, LoadShared
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import DType
 

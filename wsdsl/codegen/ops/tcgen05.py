@@ -16,19 +16,19 @@ from wsdsl.codegen.ops.mbarrier import item_at, placed
 from wsdsl.codegen.ops.wgmma import check_descriptor
 from wsdsl.codegen.value_registers import ColumnsAt, Descriptor, Registers, SharedAt
 from wsdsl.codegen.writer import Operand
+from wsdsl.ir import ops
+from wsdsl.ir.analysis.smem_descriptors import ATOM, VERSION
+from wsdsl.ir.analysis.tcgen05_instructions import STORED, at_once, instructions, stored_shape
 from wsdsl.ir.hardware import block_scale_factors as s
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES
 from wsdsl.ir.hardware.scale_factor_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.hardware.smem_descriptors import ATOM, VERSION
-from wsdsl.ir.hardware.tcgen05_instructions import STORED, at_once, instructions, stored_shape
-from wsdsl.ir.ops import tcgen05 as t
 from wsdsl.ir.types import ACCUMULATOR, Accumulator, Columns, TensorMemory, Value
 
 LANE, WARP_LANES = 16, 21
 """Where an address has its lane, and the number of its quarter."""
 
 
-def convert_allocate_tensor_memory(c: Context, op: t.AllocateTensorMemory) -> None:
+def convert_tcgen05_alloc(c: Context, op: ops.Tcgen05Alloc) -> None:
     at, columns = At(c.smem, placed(op)), op.result.type_as(TensorMemory).columns
     c.held[op.result] = SharedAt(placed(op), 4, 1, "tensor memory", columns)
     with c.w.where(_is_first_warp(c)):
@@ -38,7 +38,7 @@ def convert_allocate_tensor_memory(c: Context, op: t.AllocateTensorMemory) -> No
         c.w.asm(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned;")
 
 
-def convert_free_tensor_memory(c: Context, op: t.FreeTensorMemory) -> None:
+def convert_tcgen05_dealloc(c: Context, op: ops.Tcgen05Dealloc) -> None:
     held = c.shared(op.memory)
     with c.w.where(_is_first_warp(c)):
         base = inline_ptx.load_shared(c.w, At(c.smem, held.offset))
@@ -52,7 +52,7 @@ def _is_first_warp(c: Context) -> str:
     return c.w.compare("eq", first, 0)
 
 
-def convert_tensor_columns(c: Context, op: t.TensorColumns) -> None:
+def convert_tmem_columns(c: Context, op: ops.TmemColumns) -> None:
     base = inline_ptx.load_shared(c.w, At(c.smem, c.shared(op.memory).offset))
     kind = op.result.type_as(Columns)
     c.held[op.result] = ColumnsAt(c.w.add(base, op.first), kind.columns, kind.num)
@@ -65,7 +65,7 @@ def _address(c: Context, sums: Value, state: Value, column: int) -> str:
     return c.w.add(item, column)
 
 
-def convert_tensor_product(c: Context, op: t.TensorProduct) -> None:
+def convert_tcgen05_mma(c: Context, op: ops.Tcgen05Mma) -> None:
     """Each instruction takes 32 bytes of a line; none waits for another. Descriptors hold in both
     CTAs of a pair.
     """
@@ -112,7 +112,7 @@ def _high(held: Descriptor) -> int:
     return held.high | VERSION
 
 
-def convert_tensor_commit(c: Context, op: t.TensorCommit) -> None:
+def convert_tcgen05_commit(c: Context, op: ops.Tcgen05Commit) -> None:
     at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
     ptx = f"tcgen05.commit.cta_group::{op.cta_group}.mbarrier::arrive::one.shared::cluster"
     if op.multicast is None:
@@ -123,7 +123,7 @@ def convert_tensor_commit(c: Context, op: t.TensorCommit) -> None:
     c.w.asm(f"{ptx}.multicast::cluster.b64 {at.ptx(0)}, $1; // {label}", args)
 
 
-def convert_tensor_load(c: Context, op: t.TensorLoad) -> None:
+def convert_tcgen05_ld(c: Context, op: ops.Tcgen05Ld) -> None:
     """Lanes have of 8 columns what they have of an accumulator's."""
     kind = op.result.type_as(Accumulator)
     address = _of_half(c, _address(c, op.sums, op.state, op.column), op)
@@ -136,7 +136,7 @@ def convert_tensor_load(c: Context, op: t.TensorLoad) -> None:
     c.held[op.result] = Registers(kind.dtype, kind.rows, kind.columns, ACCUMULATOR, tuple(texts))
 
 
-def _of_half(c: Context, address: str, op: t.TensorLoad | t.TensorStore) -> str:
+def _of_half(c: Context, address: str, op: ops.Tcgen05Ld | ops.Tcgen05St) -> str:
     """In a warp's own lanes, 16 of them, and a warpgroup's own columns."""
     quarter = c.w.binary("shl", "i32", c.threads.warp, WARP_LANES)
     if op.apart:
@@ -144,7 +144,7 @@ def _of_half(c: Context, address: str, op: t.TensorLoad | t.TensorStore) -> str:
     return c.w.add(c.w.add(address, quarter), op.half * 16 << LANE)
 
 
-def convert_tensor_store(c: Context, op: t.TensorStore) -> None:
+def convert_tcgen05_st(c: Context, op: ops.Tcgen05St) -> None:
     """Pairs of 16 bits are a lane's own in an accumulator, too: they lie in one cell."""
     value, shape = c.registers(op.value), stored_shape(op)
     address = _of_half(c, _address(c, op.columns, op.state, op.column), op)
@@ -158,7 +158,7 @@ def convert_tensor_store(c: Context, op: t.TensorStore) -> None:
         c.w.asm(ptx, [("i32", c.w.add(address, at)), *((type, text) for text in own)])
 
 
-def convert_tensor_wait(c: Context, op: t.TensorWait) -> None:
+def convert_tcgen05_wait_ld(c: Context, op: ops.Tcgen05WaitLd) -> None:
     """The registers pass through: nothing reads them before."""
     loads = [c.registers(load) for load in op.loads]
     held = [(register_type(x.dtype, x.columns), text) for x in loads for text in x.texts]
@@ -168,7 +168,7 @@ def convert_tensor_wait(c: Context, op: t.TensorWait) -> None:
         c.held[value] = Registers(load.dtype, *load.shape, tuple(islice(texts, len(load.texts))))
 
 
-def convert_tensor_copy(c: Context, op: t.TensorCopy) -> None:
+def convert_tcgen05_cp(c: Context, op: ops.Tcgen05Cp) -> None:
     """Each instruction copies an atom: 32 rows of 16 bytes, eight of which are 128 bytes apart from
     the next ones.
     """
@@ -190,7 +190,7 @@ def convert_tensor_copy(c: Context, op: t.TensorCopy) -> None:
     c.w.asm("{\n" + "\n".join(lines) + "\n}", args)
 
 
-def convert_store_scales(c: Context, op: t.StoreScales) -> None:
+def convert_store_scale_factors(c: Context, op: ops.StoreScaleFactors) -> None:
     """A thread has the words of a row in each 32 rows; the other three warps have the same ones."""
     w, shared = c.w, c.shared(op.shared)
     address = _address(c, op.scales, op.state, op.column)
@@ -228,7 +228,7 @@ def convert_store_scales(c: Context, op: t.StoreScales) -> None:
             column += count
 
 
-def _in_atoms(c: Context, op: t.StoreScales, item: str, first: str, row: int) -> str:
+def _in_atoms(c: Context, op: ops.StoreScaleFactors, item: str, first: str, row: int) -> str:
     """Where the first word of a row lies, `row` behind the one that is the `first`."""
     w = c.w
     place = w.add(first, row)
@@ -249,6 +249,6 @@ def _kept(c: Context, valid: str, word: int) -> str:
     return w.asm_value(ptx, [("i32", w.multiply(left, 8))])
 
 
-def convert_tensor_fence(c: Context, op: t.TensorFence) -> None:
+def convert_tcgen05_fence(c: Context, op: ops.Tcgen05Fence) -> None:
     order = "after" if op.after else "before"
     c.w.asm(f"tcgen05.fence::{order}_thread_sync;")

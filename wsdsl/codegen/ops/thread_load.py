@@ -25,7 +25,7 @@ from wsdsl.codegen.ops.control import counted_loop
 from wsdsl.codegen.ops.smem import SWIZZLE_BITS
 from wsdsl.ir.hardware.gmem import COPY_WORD
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.ops.smem import ThreadLoad
+from wsdsl.ir.ops import ThreadLoad
 from wsdsl.ir.types import THREADS, DType
 from wsdsl.lazy import cached_property
 

@@ -20,7 +20,7 @@ from wsdsl.codegen.ops.control import counted_loop
 from wsdsl.codegen.ops.smem import SWIZZLE_BITS, warp_place
 from wsdsl.ir.hardware.gmem import COPY_WORD
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.ops.smem import ThreadStore
+from wsdsl.ir.ops import ThreadStore
 from wsdsl.record import record
 
 LANES = 32

@@ -16,8 +16,7 @@ from wsdsl.codegen.ops.smem import warp_place
 from wsdsl.ir.analysis.tile_widths import WIDTH_STEP
 from wsdsl.ir.hardware.gmem import L2_LINE
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
-from wsdsl.ir.ops.prefetch import PrefetchBox, PrefetchTile
-from wsdsl.ir.ops.smem import MakeTensorMap, TmaLoad, TmaStore
+from wsdsl.ir.ops import MakeTensorMap, PrefetchBox, PrefetchTile, TmaLoad, TmaStore
 from wsdsl.ir.types import THREADS
 from wsdsl.ir.verify.copies import apart_of
 

@@ -26,7 +26,7 @@ from wsdsl.codegen.ops.smem import item_place, packed_pairs
 from wsdsl.codegen.value_registers import Registers
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.hardware.swizzle import GROUPS, VECTOR, WORD, exchanged, unit_of
-from wsdsl.ir.ops.transpose import LoadTransposed, StoreTransposed
+from wsdsl.ir.ops import LoadTransposed, StoreTransposed
 
 PAIRS = "21520", "30258"
 """0x5410 and 0x7632: the lower and the upper halves of two words."""

@@ -12,19 +12,19 @@ from wsdsl.codegen.ops.register_operands import pin_operands
 from wsdsl.codegen.value_registers import Descriptor, Registers
 from wsdsl.codegen.wgmma_group import Group
 from wsdsl.diagnostics import CompileError
+from wsdsl.ir import ops
+from wsdsl.ir.analysis.smem_descriptors import START_MASK, layout_of
 from wsdsl.ir.analysis.tile_widths import narrowings
-from wsdsl.ir.hardware.smem_descriptors import START_MASK, layout_of
 from wsdsl.ir.hardware.wgmma_shapes import k_step, sum_of
 from wsdsl.ir.op import Op
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import fragment as f
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
 
 UNDEFINED = "undef"
 
 
-def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
+def convert_smem_descriptor(c: Context, op: ops.SmemDescriptor) -> None:
     w, shared = c.w, c.shared(op.shared)
     held = layout_of(op)
     address = c.item(shared, c.state(op.state).stage)
@@ -44,7 +44,7 @@ def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
     c.held[op.result] = Descriptor(low, held.high, steps, op.k_major)
 
 
-def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
+def convert_empty_accumulator(c: Context, op: ops.EmptyAccumulator) -> None:
     kind = op.result.type_as(Accumulator)
     count = num_registers(kind.dtype, *shape_of(kind))
     # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
@@ -52,7 +52,7 @@ def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
     c.held[op.result] = Registers(kind.dtype, *shape_of(kind), texts)
 
 
-def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
+def convert_wgmma_fence(c: Context, op: ops.WgmmaFence) -> None:
     pin_operands(c, op)
     nvvm.wgmma_fence(c.w)
 
@@ -63,7 +63,7 @@ def check_descriptor(held: Descriptor, k_major: bool, steps: int, op: Op) -> Non
         raise CompileError(message, op.loc, IR_HINT)
 
 
-def convert_wgmma(c: Context, op: f.Wgmma) -> None:
+def convert_wgmma(c: Context, op: ops.Wgmma) -> None:
     if op.columns:
         message = "WS0618 codegen cannot emit a single width of a kernel of several widths"
         raise CompileError(message, op.loc, IR_HINT)
@@ -101,7 +101,7 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
         c.held[op.result] = Registers(acc.dtype, *acc.shape, texts)
 
 
-def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:
+def convert_wgmma_commit(c: Context, op: ops.WgmmaCommit) -> None:
     if c.group is None:
         nvvm.wgmma_commit(c.w)
         return
@@ -110,7 +110,7 @@ def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:
     c.held |= {value: sums[place] for value, place in group.results.items()}
 
 
-def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
+def convert_wgmma_wait(c: Context, op: ops.WgmmaWait) -> None:
     waited = [c.registers(c.named.get(a, a)) for a in op.accumulators]
     kept = [x for v in op.fragments for x in texts_of(c.w, c.registers(v))]
     # Sums whose zeros are written first are read after that.
@@ -126,7 +126,7 @@ def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
         c.held[value] = Registers(held.dtype, *held.shape, tuple(islice(texts, len(own))))
 
 
-def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
+def convert_zero_unless(c: Context, op: ops.ZeroUnless) -> None:
     x, cond = c.registers(op.x), c.scalar(op.cond)
     source = c.zeroed.get(op.x)
     type = register_type(x.dtype, x.columns)

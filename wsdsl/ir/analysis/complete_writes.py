@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from wsdsl.ir.op import Kernel, Region, Value
-from wsdsl.ir.ops.tile import Constant, ForEach, ForTiles, If, Store, Whole
+from wsdsl.ir.ops import Constant, ForEach, ForTiles, If, Store, Whole
 from wsdsl.ir.types import Axis, Tensor
 
 MAX_CELLS = 1024

@@ -1,6 +1,6 @@
 """What a kernel may do while the one in front of it on the stream still runs.
 
-Partitions that access GMEM have waited for it (`wait_predecessor`), except those that only read
+Partitions that access GMEM have waited for it (`griddep_wait`), except those that only read
 tensors of `Schedule.pdl_independent`, which that kernel does not write. The rest of a CTA
 waits, so that no CTA ends before the kernel in front has; and the next kernel is let start no
 sooner, so that no other than the one in front of it still runs beside it.
@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.ir.analysis.tensor_accesses import mapped_tensors, touch_of, touches
 from wsdsl.ir.op import Kernel, Problem, Region, Value, walk
-from wsdsl.ir.ops.mbarrier import LaunchDependents, WaitPredecessor
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import GriddepLaunchDependents, GriddepWait, Partition
 
 
 def constant_tensors(kernel: Kernel) -> frozenset[str]:
@@ -30,7 +29,7 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     """Where a kernel may start early, threads wait before they look at GMEM: all in front of the
     partitions, or those of each partition that does more than read constant tensors.
     """
-    waits = kernel.of(WaitPredecessor)
+    waits = kernel.of(GriddepWait)
     if not waits:
         return
     maps, constant = mapped_tensors(kernel), constant_tensors(kernel)
@@ -41,9 +40,9 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     own = [op for body in bodies for op in body]
     for op in waits:
         if not any(op is known for known in own):
-            yield op, "wait_predecessor must be outside of any region of its partition or kernel"
+            yield op, "griddep_wait must be outside of any region of its partition or kernel"
     for op in kernel.body:
-        if isinstance(op, WaitPredecessor):
+        if isinstance(op, GriddepWait):
             return
         region = op.body if isinstance(op, Partition) else (op,)
         reads = isinstance(op, Partition) and only_reads(region, maps, constant)
@@ -54,10 +53,10 @@ def _before_the_wait(
     region: Region, maps: Mapping[Value, str], *, allowed: bool
 ) -> Iterator[Problem]:
     for op in region:
-        if isinstance(op, WaitPredecessor):
+        if isinstance(op, GriddepWait):
             return
         for inner in walk((op,)):
-            if isinstance(inner, LaunchDependents):
-                yield inner, "launch_dependents comes before wait_predecessor"
+            if isinstance(inner, GriddepLaunchDependents):
+                yield inner, "griddep_launch_dependents comes before griddep_wait"
             elif touch_of(inner, maps) is not None and not allowed:
-                yield inner, "this accesses GMEM before wait_predecessor"
+                yield inner, "this accesses GMEM before griddep_wait"

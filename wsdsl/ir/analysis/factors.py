@@ -10,7 +10,7 @@ from typing import Any
 from wsdsl.ir.analysis.intervals import may_begin_anywhere
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8, sum_of
 from wsdsl.ir.op import Makers, Value, operands
-from wsdsl.ir.ops.tile import Bitcast, Cast, Constant, Contract, Index, Load, Lookup, Map
+from wsdsl.ir.ops import Bitcast, Cast, Constant, Contract, Index, Load, Lookup, Map
 from wsdsl.ir.types import DTYPES, F32, Axis, DType, Tile
 
 Factored = tuple[Value, list[Value]]

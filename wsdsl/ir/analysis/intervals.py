@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wsdsl.ir.op import Makers, Op
-from wsdsl.ir.ops.tile import Constant, ForTiles
+from wsdsl.ir.ops import Constant, ForTiles
 
 
 class Interval(NamedTuple):

@@ -13,10 +13,15 @@ from collections.abc import Sequence
 
 from wsdsl.ir.analysis.tile_widths import narrower_side, narrowings
 from wsdsl.ir.op import Kernel, Op, Value, once, with_fields
-from wsdsl.ir.ops.fragment import Wgmma
-from wsdsl.ir.ops.mbarrier import ArriveExpectTx, LaunchGrid, LaunchNarrowing
-from wsdsl.ir.ops.smem import MakeTensorMap, TmaStore
-from wsdsl.ir.ops.tile import Constant
+from wsdsl.ir.ops import (
+    Constant,
+    LaunchGrid,
+    LaunchNarrowing,
+    MakeTensorMap,
+    MbarrierArriveExpectTx,
+    TmaStore,
+    Wgmma,
+)
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.ir.types import Accumulator
 
@@ -59,7 +64,7 @@ def _at(op: Op, columns: int) -> Op:
         case MakeTensorMap():
             box = (n - columns * (d == op.narrowed) for d, n in enumerate(op.box))
             return with_fields(op, box=tuple(box), narrower=None, narrowed=0)
-        case ArriveExpectTx():
+        case MbarrierArriveExpectTx():
             left = op.tx_bytes - columns * op.line_bytes
             return with_fields(op, tx_bytes=left, narrower=None, line_bytes=0)
         case TmaStore():

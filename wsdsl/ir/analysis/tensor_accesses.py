@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Value, once
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.histogram import AddCounters, StoreCounters
-from wsdsl.ir.ops.mbarrier import ArriveFlag, WaitFlag
-from wsdsl.ir.ops.prefetch import PrefetchTile
-from wsdsl.ir.ops.tile import Load, Lookup, Store
+from wsdsl.ir.ops import (
+    AddBins,
+    Load,
+    Lookup,
+    PrefetchTile,
+    SemaphoreArrive,
+    SemaphoreWait,
+    Store,
+    StoreBins,
+)
 from wsdsl.record import record
 
 DIRECT = (
-    m.LoadGlobal, m.StoreGlobal, AddCounters, StoreCounters, m.ThreadLoad, m.ThreadStore,
-    PrefetchTile, ArriveFlag, WaitFlag,
+    ops.LoadGlobal, ops.StoreGlobal, AddBins, StoreBins, ops.ThreadLoad, ops.ThreadStore,
+    PrefetchTile, SemaphoreArrive, SemaphoreWait,
 )  # fmt: skip
 """Ops that have the address of a tensor."""
 
@@ -35,14 +41,14 @@ class Touch:
 @once
 def mapped_tensors(kernel: Kernel) -> Mapping[Value, str]:
     """By a tensor map's value."""
-    return {op.result: op.tensor.name for op in kernel.of(m.MakeTensorMap)}
+    return {op.result: op.tensor.name for op in kernel.of(ops.MakeTensorMap)}
 
 
 TOUCHES: dict[type[Op], tuple[str, ...]] = {
-    **dict.fromkeys((m.TmaLoad, Lookup, Load, m.ThreadLoad, m.LoadGlobal), ("reads",)),
-    **dict.fromkeys((m.TmaStore, Store, m.ThreadStore, m.StoreGlobal), ("writes",)),
-    **dict.fromkeys((AddCounters, StoreCounters), ("writes", "adds")),
-    **dict.fromkeys((ArriveFlag, WaitFlag), ("reads", "writes", "flag")),
+    **dict.fromkeys((ops.TmaLoad, Lookup, Load, ops.ThreadLoad, ops.LoadGlobal), ("reads",)),
+    **dict.fromkeys((ops.TmaStore, Store, ops.ThreadStore, ops.StoreGlobal), ("writes",)),
+    **dict.fromkeys((AddBins, StoreBins), ("writes", "adds")),
+    **dict.fromkeys((SemaphoreArrive, SemaphoreWait), ("reads", "writes", "flag")),
 }
 
 
@@ -50,7 +56,7 @@ def touch_of(op: Any, maps: Mapping[Value, str]) -> Touch | None:
     kinds = TOUCHES.get(type(op))
     if kinds is None:
         return None
-    name = maps[op.map] if isinstance(op, m.TmaLoad | m.TmaStore) else op.tensor.name
+    name = maps[op.map] if isinstance(op, ops.TmaLoad | ops.TmaStore) else op.tensor.name
     adds = getattr(op, "accumulate", "adds" in kinds)
     return Touch(name, "reads" in kinds, "writes" in kinds, adds, "flag" in kinds)
 

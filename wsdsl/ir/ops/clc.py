@@ -11,9 +11,43 @@ cluster read each answer, which is the next index of their loop over tiles, and 
 
 from __future__ import annotations
 
+from wsdsl.ir.op import (
+    SCHEDULED,
+    OneResult,
+    Op,
+    Value,
+    op_class,
+)
+
 ANSWER_BYTES = 16
 NOTHING_LEFT = 2**31 - 1
 """The index that an answer has which claims no cluster: none that a loop goes on with."""
 DEPTH = 2
 """The one that partitions read late, as they are done with its tile, and the one that is asked for:
 who asks is no further ahead, since products wait for sums that are read."""
+
+
+@op_class(SCHEDULED, "one")
+class ClcTryCancel(Op):
+    """clusterlaunchcontrol.try_cancel: ask for a cluster of a "dynamic" grid that has not started,
+    which then never does. The answer, of 16 bytes, comes to item `state.stage` of `shared` in all
+    `ctas` CTAs of the cluster, and counts as bytes on the `barriers` of each, at the state's stage.
+    Run by one thread of the cluster, and not again once an answer has no cluster.
+    """
+
+    shared: Value
+    state: Value
+    barriers: Value
+    ctas: int = 1
+
+
+@op_class(SCHEDULED, "any")
+class ClcQueryCancel(OneResult):
+    """The index of the cluster, of `ctas` CTAs, that the response in item `state.stage` of `shared`
+    has claimed, or 2**31 - 1 if no cluster is left (clusterlaunchcontrol.query_cancel); i32. Each
+    thread reads it, in the generic proxy.
+    """
+
+    shared: Value
+    state: Value
+    ctas: int = 1

@@ -5,108 +5,15 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Makers, ManyResults, OneResult, Op, Unary, Value, op_class
-from wsdsl.ir.ops.mbarrier import SCHEDULED
-from wsdsl.ir.types import Accumulator, Fragment
-
-
-@op_class(SCHEDULED, "any", pure=True)
-class MatrixOperand(OneResult):
-    """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
-    bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
-    are the contraction, else (MN-major) the rows are. The operand begins `start` (i32; 0 if left
-    out) elements along the other axis, M or N, and `first` along the contraction.
-    """
-
-    shared: Value
-    offset: int = 0
-    state: Value
-    start: Value | None = None
-    dtype: str
-    rows: int
-    columns: int
-    swizzle: str
-    k_major: bool = True
-    first: int = 0
-
-
-@op_class(SCHEDULED, "warpgroup", pure=True)
-class EmptyAccumulator(OneResult):
-    """An accumulator with undefined values; a first `wgmma` with `accumulate` false fills it."""
-
-
-@op_class(SCHEDULED, "warpgroup", pure=True)
-class AsAccumulator(Unary):
-    """A fragment handed back to wgmma; the same registers."""
-
-
-@op_class(SCHEDULED, "warpgroup")
-class WgmmaFence(Op):
-    """wgmma.fence: orders earlier accesses of registers before the wgmmas that follow."""
-
-
-@op_class(SCHEDULED, "warpgroup")
-class Wgmma(OneResult):
-    """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, as wgmma instructions that
-    take 32 bytes of each operand's line: `k` is a multiple of 16 for f16 and bf16, of 8 for tf32,
-    of 32 for f8e4m3, f8e5m2, i8 and u8. `dtype` is that of the operands; `b_dtype` is b's, if it is
-    not a's: the two fp8 types mix, and i8 with u8. Integers are summed in i32, others in f32; of
-    tf32 the lower 13 bits are ignored. `accumulate` is a bool scalar. The result may be read after
-    a `wgmma_wait` that covers its group. Only operands of 16 bits may be MN-major. `a` is a smem
-    descriptor, or a 64 x k fragment of 16 or 8 bits in the layout of an operand (`convert_layout`),
-    whose registers must have been written before the last `wgmma_fence`, and be kept by the
-    `fragments` of the `wgmma_wait` that covers the group. With `columns` only the accumulator's
-    first columns are added to, and the others are undefined; with `narrower`, one of `widths`
-    multiples of 8 from 0 on, all but the last `narrower` columns. All wgmmas up to their
-    `wgmma_commit` have the same value.
-    """
-
-    acc: Value
-    a: Value
-    b: Value
-    accumulate: Value
-    narrower: Value | None = None
-    widths: int = 1
-    columns: int = 0
-    dtype: str
-    b_dtype: str = ""
-    k: int
-    a_k_major: bool = True
-    b_k_major: bool = True
-
-    @property
-    def dtypes(self) -> tuple[str, str]:
-        return self.dtype, self.b_dtype or self.dtype
-
-    @property
-    def num_columns(self) -> int:
-        """That it multiplies, where all launches have as many."""
-        return self.columns or self.acc.type_as(Accumulator).columns
-
-
-@op_class(SCHEDULED, "warpgroup")
-class WgmmaCommit(Op):
-    """Close the group of the wgmmas started since the last commit."""
-
-
-@op_class(SCHEDULED, "warpgroup")
-class WgmmaWait(ManyResults):
-    """Wait until at most `pending` groups are in flight. `accumulators`, whose groups are then
-    done, come back as fragments that may be read. `fragments` are operands of those groups, whose
-    registers stay as they are until here.
-    """
-
-    pending: int
-    accumulators: tuple[Value, ...] = ()
-    fragments: tuple[Value, ...] = ()
-
-
-@op_class(SCHEDULED, "warpgroup", pure=True)
-class ZeroUnless(OneResult):
-    """`x` where the bool scalar `cond` holds, else zeros (x is then undefined: no wgmma ran)."""
-
-    x: Value
-    cond: Value
+from wsdsl.ir.op import (
+    SCHEDULED,
+    Makers,
+    OneResult,
+    Unary,
+    Value,
+    op_class,
+)
+from wsdsl.ir.types import Fragment
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)
@@ -147,35 +54,6 @@ def is_same_registers(op: ConvertLayout) -> bool:
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)
-class ReduceColumns(OneResult):
-    """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
-    row (the same in all rows) gives a scalar. Every lane gets the result. With `size`, a power of
-    two that divides the columns, each block of `size` columns is reduced, and the result has the
-    columns of `x`: all columns of a block have its result.
-    """
-
-    fn: str
-    x: Value
-    size: int = 0
-
-
-@op_class(SCHEDULED, "warpgroup", pure=True)
-class MmaSync(OneResult):
-    """The product of rows and a vector, f32[64x1], by mma.sync.m16n8k16, all of whose columns of B
-    are the vector: the sum over the columns of each fragment of `a`, 64 x K of f16 or bf16, times
-    that of `b`, 1 x K of the same type. Products are exact, sums f32. Every lane gets the result.
-    """
-
-    a: tuple[Value, ...]
-    b: tuple[Value, ...]
-
-
-@op_class(SCHEDULED, "warpgroup", pure=True)
-class ScanColumns(Unary):
-    """The inclusive prefix sum of the elements of a row; of floats in f32."""
-
-
-@op_class(SCHEDULED, "warpgroup", pure=True)
 class Iota(OneResult):
     """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w). The 16
     rows of a warp begin `apart` behind those of the warp before: 16, or 32 as in tensor memory.
@@ -190,11 +68,3 @@ class Iota(OneResult):
         kind = self.result.as_fragment
         between = 3 * (self.apart - 16) if kind.columns == 1 < kind.rows else 0
         return kind.rows * kind.columns + between
-
-
-LINES, COLUMNS = 64, 8
-HELD = 4
-"""Elements of a block that a thread holds."""
-ELEMENT_BYTES = 4
-HELD_BYTES = HELD * ELEMENT_BYTES
-BLOCK_BYTES = LINES * COLUMNS * ELEMENT_BYTES

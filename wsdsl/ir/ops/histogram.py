@@ -7,12 +7,11 @@ neutral value of a float is -0.0.
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Op, Value, op_class
-from wsdsl.ir.ops.mbarrier import SCHEDULED
+from wsdsl.ir.op import SCHEDULED, Op, Value, op_class
 
 
 @op_class(SCHEDULED, "warpgroup")
-class ClearCounters(Op):
+class ClearBins(Op):
     """The threads of the partition's `by` warpgroups, which divide the counters, write the neutral
     value to all counters of the item of `shared`.
     """
@@ -25,7 +24,7 @@ class ClearCounters(Op):
 
 
 @op_class(SCHEDULED, "warpgroup")
-class AddCounters(Op):
+class AddBins(Op):
     """Add `value` to elements of `tensor`, like `store_global` with `accumulate`; but to counters
     of the item of `shared` where there are such: of the first `extents` along each dimension, in
     row-major order. A lane takes the counter of its number modulo `copies`. It is atomic.
@@ -41,7 +40,7 @@ class AddCounters(Op):
 
 
 @op_class(SCHEDULED, "warpgroup")
-class StoreCounters(Op):
+class StoreBins(Op):
     """The warps of the partition's `by` warpgroups, which divide the counters, add the item's
     counters to `tensor`, atomically, but for neutral values and elements outside of the tensor.
     Afterwards the counters are undefined.

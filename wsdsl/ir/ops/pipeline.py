@@ -6,14 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wsdsl.ir.op import Kernel, Level, ManyResults, OneResult, Op, Region, Unary, binds, op_class
+from wsdsl.ir.op import (
+    PARTITIONED,
+    Kernel,
+    ManyResults,
+    OneResult,
+    Op,
+    Region,
+    Unary,
+    binds,
+    op_class,
+)
 from wsdsl.ir.types import Axis, Tile, Value
-
-PARTITIONED: tuple[Level, ...] = ("partitioned",)
 
 
 @op_class(PARTITIONED)
-class CircularBuffer(OneResult):
+class Pipeline(OneResult):
     """A pipeline of `depth` stages in SMEM, or with `space` "TMEM" in tensor memory. A stage has
     the tiles of one of `layouts`: it is as large as the largest layout, so that loops with
     different operands share the pipeline. `consumers` warpgroups read a stage and release it. Where
@@ -22,7 +30,7 @@ class CircularBuffer(OneResult):
     two partitions load, both acquire every stage, and each fills its fields. With `parts` a tile
     passes through in parts of these numbers of columns, each in its stage: so tiles without an MMA,
     like a residual, are loaded while the part before is read. With `senders` its stages are filled
-    by `senders` other CTAs of the cluster, which send accumulators (see `add_in_cluster`). With
+    by `senders` other CTAs of the cluster, which send accumulators (see `cluster_reduce`). With
     `block` tiles are scale factors in tensor memory, equal in `block` elements of their last axis.
     """
 
@@ -138,7 +146,7 @@ class ForWork(Op):
 
 
 @op_class(PARTITIONED)
-class FinishTile(Op):
+class SplitkFixup(Op):
     """Split-K fixup. `sums` are the accumulators of a split, elements `begin` to `end` of
     `contraction`. Add to them those of the elements before `begin`; if `end` is the contraction's,
     run `body` with the total as `args`, else store it in the workspace entry `slot` for the next
@@ -166,7 +174,7 @@ class FinishTile(Op):
 
 
 @op_class(PARTITIONED)
-class AddInCluster(ManyResults):
+class ClusterReduce(ManyResults):
     """Reduce accumulators in a cluster. `sums` are those of this CTA, the `part`-th (i32) of
     `sharing` with consecutive ranks. The tile's columns are split into `sharing` slices; each CTA
     sends the others theirs, through the next stage of `ring`, and returns the total of its slice:
@@ -188,7 +196,7 @@ class AddInCluster(ManyResults):
 
 
 @op_class(("tile", "partitioned"))
-class ExchangeRows(ManyResults):
+class ClusterAllgather(ManyResults):
     """Gather `x` of all `ctas` CTAs of a cluster, results of their tiles along `axis`: those of the
     first value of each CTA, in the order of the ranks, then of the next value. Elements have 32
     bits. The CTAs wait for each other, once.

@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class, walk, with_fields
-from wsdsl.ir.ops.pipeline import PARTITIONED, Partition
+from wsdsl.ir.op import (
+    PARTITIONED,
+    ManyResults,
+    OneResult,
+    Op,
+    Value,
+    op_class,
+    walk,
+    with_fields,
+)
+from wsdsl.ir.ops.pipeline import Partition
 from wsdsl.ir.ops.tile import AtIndex
 
 

@@ -2,7 +2,7 @@
 
 Tensor memory has 128 lanes of 512 columns of 32 bits. Warp w of a warpgroup reads lanes 32w to
 32w + 31 alone. Products of one thread, and its commits, run in the order of their issue; nothing
-else is ordered with them but by mbarriers and `tensor_fence`.
+else is ordered with them but by mbarriers and `tcgen05_fence`.
 
 With `cta_group` 2, which all ops of a kernel have, or none, two CTAs of a cluster work as a pair,
 those of ranks 2i and 2i + 1: they allocate and free together, the same columns, and a thread of the
@@ -13,17 +13,23 @@ from __future__ import annotations
 
 from wsdsl.ir.hardware.scale_factor_atoms import atoms_of
 from wsdsl.ir.hardware.tcgen05_shapes import cell_columns
-from wsdsl.ir.op import ManyResults, OneResult, Op, Value, op_class
-from wsdsl.ir.ops.mbarrier import SCHEDULED
+from wsdsl.ir.op import (
+    SCHEDULED,
+    ManyResults,
+    OneResult,
+    Op,
+    Value,
+    op_class,
+)
 from wsdsl.ir.types import DTYPES, Accumulator
 
 
 @op_class(SCHEDULED, "cta")
-class AllocateTensorMemory(OneResult):
+class Tcgen05Alloc(OneResult):
     """The CTA's first warp allocates the columns of the result's type for the whole kernel, lets
     other CTAs of its SM allocate, and writes the address to the 32-bit cell at `offset` in SMEM
     (-1: not yet placed). It waits until enough columns are free. Run once by all threads before
-    the partitions; threads that synchronize after it (`sync_cta`), with a `tensor_fence` before
+    the partitions; threads that synchronize after it (`sync_cta`), with a `tcgen05_fence` before
     and after, may use them.
     """
 
@@ -32,9 +38,9 @@ class AllocateTensorMemory(OneResult):
 
 
 @op_class(SCHEDULED, "cta")
-class FreeTensorMemory(Op):
+class Tcgen05Dealloc(Op):
     """The CTA's first warp frees all columns. Run once by all threads after the partitions, when
-    all threads have synchronized, with a `tensor_fence` before and after.
+    all threads have synchronized, with a `tcgen05_fence` before and after.
     """
 
     memory: Value
@@ -42,7 +48,7 @@ class FreeTensorMemory(Op):
 
 
 @op_class(SCHEDULED, "kernel")
-class TensorColumns(OneResult):
+class TmemColumns(OneResult):
     """`num` items of `columns` columns of `memory`, from its column `first` on."""
 
     label: str
@@ -51,19 +57,19 @@ class TensorColumns(OneResult):
 
 
 @op_class(SCHEDULED, "one")
-class TensorProduct(Op):
+class Tcgen05Mma(Op):
     """Start d = a · b + (d if `accumulate` else 0) on `rows` x `columns` x `k` (tcgen05.mma), where
     d lies in item `state.stage` of `sums`, from its column `column` on: an element a cell, sums of
     floats as f32, of integers as i32. `rows` is 128, row m in lane m, or 64, row m in lane
     32 (m / 16) + m % 16. Operands are smem descriptors, or a is columns of tensor memory: then its
     rows lie in the lanes of d's, in item `a_state.stage` from column `a_column` on, as
-    `tensor_store` writes them. Of each instruction operands take 32 bytes of a line. `dtype` is
+    `tcgen05_st` writes them. Of each instruction operands take 32 bytes of a line. `dtype` is
     that of the operands; `b_dtype` is b's, if it is not a's. Complete, and done reading, when a
-    `tensor_commit` that follows has arrived.
+    `tcgen05_commit` that follows has arrived.
 
     With `scales` each `block` elements of a line are multiplied by one, of type `scale_dtype`: a's
     lie in item `scale_state.stage`, from its column `a_scale` on, b's from `b_scale` on, each row's
-    in lane i % 32 of every quarter, as `store_scales` writes them.
+    in lane i % 32 of every quarter, as `store_scale_factors` writes them.
 
     Of a pair each CTA has `rows` rows of d and of a, with a's scales; half of b's rows, the first
     CTA the first half; and all scales of b.
@@ -103,9 +109,9 @@ class TensorProduct(Op):
 
 
 @op_class(SCHEDULED, "one")
-class TensorCommit(Op):
+class Tcgen05Commit(Op):
     """Arrive once on the barrier of the state's stage when all products that this thread has
-    started are complete. A `tensor_fence` in front is part of it. With `multicast` (a mask of
+    started are complete. A `tcgen05_fence` in front is part of it. With `multicast` (a mask of
     ranks in the cluster) on that barrier of each of these CTAs.
     """
 
@@ -116,11 +122,11 @@ class TensorCommit(Op):
 
 
 @op_class(SCHEDULED, "warpgroup")
-class TensorLoad(OneResult):
+class Tcgen05Ld(OneResult):
     """Start to read columns of item `state.stage` of `sums`, from `column` on, as many as the
     result has: 64 rows; warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
     The next warpgroup of a partition reads those that lie `apart` columns behind. Only
-    `tensor_wait` may take the result.
+    `tcgen05_wait_ld` may take the result.
     """
 
     sums: Value
@@ -136,12 +142,12 @@ class TensorLoad(OneResult):
 
 
 @op_class(SCHEDULED, "warpgroup")
-class TensorStore(Op):
+class Tcgen05St(Op):
     """Start to write the fragment `value`, in the lanes of an accumulator, to item `state.stage` of
-    `columns`, from its column `column` on: its 64 rows to the lanes that `tensor_load` reads for
+    `columns`, from its column `column` on: its 64 rows to the lanes that `tcgen05_ld` reads for
     `half`, elements of 32 bits a cell each, two of 16 bits to a cell; the next warpgroup's `apart`
-    columns behind. It writes nothing that the thread still loads: behind a `tensor_load` of these
-    lanes and columns is a `tensor_wait`.
+    columns behind. It writes nothing that the thread still loads: behind a `tcgen05_ld` of these
+    lanes and columns is a `tcgen05_wait_ld`.
     """
 
     value: Value
@@ -159,14 +165,14 @@ class TensorStore(Op):
 
 
 @op_class(SCHEDULED, "warpgroup")
-class StoreScales(Op):
+class StoreScaleFactors(Op):
     """Start to write scales of `rows` rows, `words` words of four a row, to item `state.stage` of
     `scales`, from column `column` on: word w of row i to lane i % 32 of each quarter of the lanes,
     column i / 32 + w times those of all rows, in whole tiles of 128. All four warps write their
     quarters. They read them in item `shared_state.stage` of `shared`, `offset` bytes in: lines of
     `line` bytes, the scales from byte `first` (a multiple of 4) of each on. Of the first `valid`
     bytes of a row, where it is given; others are written as 0. Or, with `atoms`, in atoms as
-    `tensor_copy` does, `line` bytes those of the same rows, from row `first` of the first one on.
+    `tcgen05_cp` does, `line` bytes those of the same rows, from row `first` of the first one on.
     """
 
     scales: Value
@@ -189,9 +195,9 @@ class StoreScales(Op):
 
 
 @op_class(SCHEDULED, "one")
-class TensorCopy(Op):
+class Tcgen05Cp(Op):
     """Start to copy scales of `rows` rows, `words` words a row, to item `state.stage` of `scales`,
-    from column `column` on, in the layout of `store_scales` (tcgen05.cp). They are
+    from column `column` on, in the layout of `store_scale_factors` (tcgen05.cp). They are
     read in item `shared_state.stage` of `shared`, `offset` bytes in, as atoms of 512 bytes, those
     of the same rows one after another. It runs in the order of the thread's MMAs. Each CTA
     of a pair copies from its SMEM.
@@ -209,13 +215,13 @@ class TensorCopy(Op):
 
 
 @op_class(SCHEDULED, "warpgroup")
-class TensorStoreWait(Op):
-    """Wait until all `tensor_store`s and `store_scales` of the thread are complete."""
+class Tcgen05WaitSt(Op):
+    """Wait until all `tcgen05_st`s and `store_scale_factors` of the thread are complete."""
 
 
 @op_class(SCHEDULED, "warpgroup")
-class TensorWait(ManyResults):
-    """Wait until all `tensor_load`s of the thread are complete; the results are the `loads` as
+class Tcgen05WaitLd(ManyResults):
+    """Wait until all `tcgen05_ld`s of the thread are complete; the results are the `loads` as
     fragments that may be read.
     """
 
@@ -223,7 +229,7 @@ class TensorWait(ManyResults):
 
 
 @op_class(SCHEDULED, "any")
-class TensorFence(Op):
+class Tcgen05Fence(Op):
     """Order accesses of tensor memory with the synchronization of threads: with `after`, later
     accesses follow the waits before this op; else earlier accesses precede the arrivals after it.
     """

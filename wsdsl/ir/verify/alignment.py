@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, gcd
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value, once, results_of
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.fragment import Iota
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.prefetch import PrefetchBox
-from wsdsl.ir.ops.tile import Constant, DimSize, If, Map
+from wsdsl.ir.ops import Constant, DimSize, ForRange, If, Iota, Map, PrefetchBox
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Fragment, Tensor
 
@@ -78,9 +75,9 @@ def _modulus(op: Op | None, of: Value) -> Value | None:
 
 def boxes_are_aligned(kernel: Kernel) -> Iterator[Problem]:
     made, divisors = kernel.definers, divisors_of(kernel)
-    for op in kernel.of(m.TmaLoad, m.TmaStore, PrefetchBox):
+    for op in kernel.of(ops.TmaLoad, ops.TmaStore, PrefetchBox):
         box = made.get(op.map)
-        if not isinstance(box, m.MakeTensorMap) or not isinstance(box.tensor.type, Tensor):
+        if not isinstance(box, ops.MakeTensorMap) or not isinstance(box.tensor.type, Tensor):
             continue
         packed = box.swizzle in PACKED_SPAN
         unit = PACKED_LINES if packed else ceil(8 * TMA_ALIGN / box.tensor.type.dtype.bits)
@@ -88,13 +85,13 @@ def boxes_are_aligned(kernel: Kernel) -> Iterator[Problem]:
             if divisors[value] % unit:
                 yield op, f"{value} is not known to be a multiple of {unit} elements"
         span = 8 * SWIZZLE_SPAN[box.swizzle]
-        if isinstance(op, m.TmaLoad) and op.shift is not None and divisors[op.shift] % span:
+        if isinstance(op, ops.TmaLoad) and op.shift is not None and divisors[op.shift] % span:
             yield op, f"shift={op.shift} is not known to be a multiple of {span} bytes"
 
 
 def vectors_are_aligned_columns(kernel: Kernel) -> Iterator[Problem]:
     made, divisors = kernel.definers, divisors_of(kernel)
-    for op in kernel.of(m.LoadGlobal, m.StoreGlobal):
+    for op in kernel.of(ops.LoadGlobal, ops.StoreGlobal):
         if op.vector > 1:
             last = op.index[-1].type if op.index else None
             held = last.lanes.vector if isinstance(last, Fragment) and not last.lanes.striped else 1

@@ -12,17 +12,11 @@ import math
 from collections.abc import Iterator
 from typing import get_args
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
 from wsdsl.ir.hardware.swizzle import PACKED_SPAN, SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import prefetch as p
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tcgen05 as tm
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops import transpose as tr
 from wsdsl.ir.types import (
     BF16,
     BOOL,
@@ -40,16 +34,23 @@ from wsdsl.ir.types import (
 from wsdsl.ir.verify.fragment_lanes import reach_of_lines
 
 ARITY: dict[str, int] = {
-    **dict.fromkeys(t.UNARY_FUNCTIONS, 1),
-    **dict.fromkeys(t.BINARY_FUNCTIONS, 2),
-    **t.OTHER_FUNCTIONS,
+    **dict.fromkeys(ops.UNARY_FUNCTIONS, 1),
+    **dict.fromkeys(ops.BINARY_FUNCTIONS, 2),
+    **ops.OTHER_FUNCTIONS,
 }
-Copy = m.TmaLoad | m.TmaStore | p.PrefetchBox | m.ThreadLoad | m.ThreadStore | p.PrefetchTile
+Copy = (
+    ops.TmaLoad
+    | ops.TmaStore
+    | ops.PrefetchBox
+    | ops.ThreadLoad
+    | ops.ThreadStore
+    | ops.PrefetchTile
+)
 
 
 def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
     """A loop's step is known to be positive: also that of a loop that synchronises nothing."""
-    for op in kernel.of(b.ForRange):
+    for op in kernel.of(ops.ForRange):
         if (_at_least(op.step, kernel.definers) or 0) < 1:
             yield (
                 op,
@@ -63,20 +64,20 @@ def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
 def _at_least(value: Value, made: Makers) -> int | None:
     """A lower bound of an integer; None if none is known."""
     match made.get(value):
-        case t.Constant(value=int(number)):
+        case ops.Constant(value=int(number)):
             return number
-        case b.NumCtas() | b.NumClusters():
+        case ops.NumCtas() | ops.NumClusters():
             return 1
-        case t.DimSize():
+        case ops.DimSize():
             return 0
-        case t.Map(fn=fn, args=(x, y)):
+        case ops.Map(fn=fn, args=(x, y)):
             low, other = _at_least(x, made), _at_least(y, made)
             if fn == "max" and (low is None or other is None):
                 return other if low is None else low
             if low is None or other is None:
                 return None
             least = made.get(y)
-            if fn == "floordiv" and isinstance(least, t.Map) and least.fn == "min":
+            if fn == "floordiv" and isinstance(least, ops.Map) and least.fn == "min":
                 return 1 if x in least.args and other > 0 else None
             if fn == "mul":
                 return low * other if min(low, other) >= 0 else None
@@ -86,47 +87,47 @@ def _at_least(value: Value, made: Makers) -> int | None:
 
 
 def barrier_ops_are_of_one_mind(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(b.ArriveBarrier, b.ArriveFlag, b.LaunchGrid):
+    for op in kernel.of(ops.MbarrierArrive, ops.SemaphoreArrive, ops.LaunchGrid):
         match op:
-            case b.ArriveBarrier() if op.each_warp and op.each_thread:
+            case ops.MbarrierArrive() if op.each_warp and op.each_thread:
                 yield op, "each_warp and each_thread exclude each other"
-            case b.ArriveFlag() if (op.by is not None) + (op.wrap is not None) > 1:
+            case ops.SemaphoreArrive() if (op.by is not None) + (op.wrap is not None) > 1:
                 yield op, "`by` and `wrap` exclude each other: a flag that wraps is raised by 1"
-            case b.ArriveFlag() if op.amount != 1 and (op.by or op.wrap):
+            case ops.SemaphoreArrive() if op.amount != 1 and (op.by or op.wrap):
                 yield op, f"amount={op.amount}, but `by` or `wrap` sets the amount"
-            case b.LaunchGrid() if op.cluster % op.sharing:
+            case ops.LaunchGrid() if op.cluster % op.sharing:
                 yield op, f"sharing={op.sharing} does not divide a cluster of {op.cluster}"
-            case b.LaunchGrid() if op.scheduler != "split_k" and (op.splits or op.together):
+            case ops.LaunchGrid() if op.scheduler != "split_k" and (op.splits or op.together):
                 yield op, 'splits and together need scheduler="split_k"'
             case _:
                 pass
 
 
 def dimensions_exist(kernel: Kernel) -> Iterator[Problem]:
-    made = [op.result.type for op in kernel.of(m.AllocateGlobal)]
+    made = [op.result.type for op in kernel.of(ops.AllocateGlobal)]
     tensors = [*(p.type for p in kernel.params), *made]
     known = {dim for kind in tensors if isinstance(kind, Tensor) for dim in kind.dims}
     known |= {dim for dim, _ in kernel.sizes}
-    for op in kernel.of(t.DimSize):
+    for op in kernel.of(ops.DimSize):
         if op.dim not in known:
             yield op, f"no tensor has the dimension {op.dim!r}"
 
 
 def scalars_are_of_their_type(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(t.Map, t.Constant):
+    for op in kernel.of(ops.Map, ops.Constant):
         match op:
-            case t.Map() if len(op.args) != ARITY[op.fn]:
+            case ops.Map() if len(op.args) != ARITY[op.fn]:
                 yield op, f"{op.fn} takes {ARITY[op.fn]} operands, not {len(op.args)}"
-            case t.Map() if any(not _repeats(v, op.result) for v in op.args):
+            case ops.Map() if any(not _repeats(v, op.result) for v in op.args):
                 yield op, f"the shape of {op.result.type} differs from the operands of {op.fn}"
-            case t.Map(args=args) if op.bits != 24:
+            case ops.Map(args=args) if op.bits != 24:
                 kind = args[-1].type
                 if not (isinstance(kind, Tile | Fragment) and kind.dtype.is_float):
                     yield op, "`bits` applies only to floating-point results"
-            case t.Constant(result=Value(type=Tile(dtype=dtype, axes=()))):
+            case ops.Constant(result=Value(type=Tile(dtype=dtype, axes=()))):
                 if not _holds(dtype, op.value):
                     yield op, f"{dtype} cannot represent {op.value!r}"
-            case t.Constant():
+            case ops.Constant():
                 yield op, "a constant must be a scalar"
             case _:
                 pass
@@ -148,22 +149,26 @@ def _holds(dtype: DType, number: float | bool) -> bool:
 
 
 def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(f.Slice, f.Join, f.ReduceColumns, f.MmaSync, f.ScanColumns, f.Iota):
+    for op in kernel.of(
+        ops.Slice, ops.Join, ops.ReduceColumns, ops.MmaSync, ops.ScanColumns, ops.Iota
+    ):
         match op:
-            case f.Slice(x=Value(type=Fragment() as whole), result=Value(type=Fragment() as part)):
+            case ops.Slice(
+                x=Value(type=Fragment() as whole), result=Value(type=Fragment() as part)
+            ):
                 same = (whole.dtype, whole.rows) == (part.dtype, part.rows)
                 if not same or op.start + part.columns > whole.columns or op.start % 8:
                     yield op, f"{part} from column {op.start} on is not a slice of {whole}"
-            case f.Join(result=Value(type=Fragment() as whole)):
+            case ops.Join(result=Value(type=Fragment() as whole)):
                 kinds = [v.type for v in op.parts]
                 parts = [k for k in kinds if isinstance(k, Fragment)]
                 alike = {(k.dtype, k.rows) for k in parts} == {(whole.dtype, whole.rows)}
                 fits = alike and sum(k.columns for k in parts) == whole.columns
                 if len(parts) < len(kinds) or not fits:
                     yield op, f"{', '.join(map(str, kinds))} do not join to {whole}"
-            case f.Slice() | f.Join():
+            case ops.Slice() | ops.Join():
                 yield op, "operands and result must be fragments"
-            case f.ReduceColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
+            case ops.ReduceColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
                 one = Tile(x.dtype) if x.rows == 1 else dataclasses.replace(x, columns=1)
                 if kind != (x if op.size else one) or (op.size and x.columns % op.size):
                     yield op, f"reducing the columns of {x} does not give {kind}"
@@ -171,16 +176,16 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
                     yield op, f"lanes of a striped {x} have no blocks of adjacent columns"
                 elif x.lanes.warps > 1 and (op.size or x.columns) > 32 * x.lanes.vector:
                     yield op, f"warps share the columns of {x}: use store_partials, reduce_partials"
-            case f.MmaSync():
+            case ops.MmaSync():
                 kinds = [(x.type, y.type) for x, y in zip(op.a, op.b, strict=False)]
                 fits = all(_multiplies(x, y) for x, y in kinds) and len(op.a) == len(op.b) > 0
-                if not fits or op.result.type != Fragment(F32, f.LINES, 1):
+                if not fits or op.result.type != Fragment(F32, ops.BLOCK_ROWS, 1):
                     told = ", ".join(f"{x} by {y}" for x, y in kinds)
                     yield op, f"mma_sync cannot multiply {told} to {op.result.type}"
-            case f.ScanColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
+            case ops.ScanColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
                 if kind != x or x.lanes.warps > 1 or x.lanes.striped:
                     yield op, f"a scan of the columns of {x} within a warp does not give {kind}"
-            case f.Iota(result=Value(type=kind)):
+            case ops.Iota(result=Value(type=kind)):
                 if not isinstance(kind, Fragment) or 1 not in (kind.rows, kind.columns):
                     yield op, "an iota must have one row or one column: 64 x 1, or 1 x w"
             case _:
@@ -191,14 +196,14 @@ def _multiplies(x: Type, y: Type) -> bool:
     """Whether `mma_sync` takes a fragment and a vector."""
     return (
         isinstance(x, Fragment)
-        and x == Fragment(x.dtype, f.LINES, x.columns)
+        and x == Fragment(x.dtype, ops.BLOCK_ROWS, x.columns)
         and y == Fragment(x.dtype, 1, x.columns)
         and x.dtype in (F16, BF16)
         and x.columns % k_step(x.dtype) == 0
     )
 
 
-def _reduces_rows(op: m.StorePartials, kind: Fragment) -> str:
+def _reduces_rows(op: ops.StorePartials, kind: Fragment) -> str:
     if kind.rows == 1:
         return f"{kind} has no rows to reduce"
     if op.ctas > 1 or op.barriers is not None or op.state is not None or op.each:
@@ -217,7 +222,7 @@ def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
         rank = len(tensor.dims)
         if len(op.coordinates) != rank:
             yield op, f"{len(op.coordinates)} coordinates for a tensor of {rank} dimensions"
-        if isinstance(op, m.ThreadLoad | p.PrefetchTile):
+        if isinstance(op, ops.ThreadLoad | ops.PrefetchTile):
             if not -1 <= op.row_dim < rank - 1:
                 yield op, f"row_dim={op.row_dim} must be a dimension before the last"
             elif op.row_dim < 0 and op.rows != 1:
@@ -225,7 +230,7 @@ def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
 
 
 def rows_are_told_by_bools(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(m.LoadGlobal):
+    for op in kernel.of(ops.LoadGlobal):
         kind = op.result.type
         rows = Fragment(BOOL, kind.rows, 1) if isinstance(kind, Fragment) else None
         narrow = op.tensor.as_tensor.dtype.bits in (8, 16)
@@ -235,7 +240,7 @@ def rows_are_told_by_bools(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _tensor_of(op: Copy, made: Makers) -> Tensor | None:
-    by_map = isinstance(op, m.TmaLoad | m.TmaStore | p.PrefetchBox)
+    by_map = isinstance(op, ops.TmaLoad | ops.TmaStore | ops.PrefetchBox)
     held = made.get(op.map) if by_map else op
     kind = getattr(getattr(held, "tensor", None), "type", None)
     return kind if isinstance(kind, Tensor) else None
@@ -258,14 +263,14 @@ def items_hold_what_is_accessed(kernel: Kernel) -> Iterator[Problem]:
 def reach(op: Op, made: Makers) -> tuple[int, str]:
     """The bytes from its offset on that an op accesses; and why it can not."""
     match op:
-        case m.TmaLoad():
+        case ops.TmaLoad():
             tensor, map = _tensor_of(op, made), made.get(op.map)
-            if tensor is None or not isinstance(map, m.MakeTensorMap):
+            if tensor is None or not isinstance(map, ops.MakeTensorMap):
                 return 0, ""
             return tensor.dtype.size(math.prod(map.box)), ""
-        case m.ThreadLoad(tensor=Value(type=Tensor() as tensor)):
+        case ops.ThreadLoad(tensor=Value(type=Tensor() as tensor)):
             return tensor.dtype.size(op.rows * op.columns), ""
-        case m.ClearPanels():
+        case ops.ClearPanels():
             line, span = op.columns * DTYPES[op.dtype].bytes, SWIZZLE_SPAN[op.swizzle]
             return (
                 op.rows * line,
@@ -273,41 +278,41 @@ def reach(op: Op, made: Makers) -> tuple[int, str]:
                 if line % span
                 else "",
             )
-        case m.LoadPanels():
+        case ops.LoadPanels():
             return _of_panels(op)
-        case m.LoadShared(result=Value(type=Tile() | Fragment() as kind)):
+        case ops.LoadShared(result=Value(type=Tile() | Fragment() as kind)):
             size = kind.dtype.bytes
             if size not in (2, 4) or kind.dtype.bits < 16:
                 return 0, f"load_shared needs elements of 16 or 32 bits, not {kind.dtype}"
             if op.offset % size or op.bytes % size:
                 return 0, f"bytes {op.offset} to {op.offset + op.bytes} are not multiples of {size}"
             return op.bytes, _shapes_agree(op.index, kind)
-        case m.StorePartials(x=Value(type=Fragment() as kind)):
+        case ops.StorePartials(x=Value(type=Fragment() as kind)):
             if op.over_rows:
                 return 4 * 4 * kind.columns, _reduces_rows(op, kind)
             apart = op.ctas > 1 and op.barriers is None
             fault = "`barriers` must count the bytes sent to other CTAs" if apart else ""
             return 4 * kind.rows * kind.lanes.warps * op.ctas, fault
-        case m.ReducePartials(result=Value(type=Fragment() | Tile() as kind)):
+        case ops.ReducePartials(result=Value(type=Fragment() | Tile() as kind)):
             along = "columns" if op.over_rows else "rows"
             across = "rows" if op.over_rows else "columns"
             fits = isinstance(kind, Tile) or getattr(kind, across) == 1
             words = getattr(kind, along) if isinstance(kind, Fragment) else 1
             fault = "" if fits else f"the result must have one element for all {across}, not {kind}"
             return 4 * words * op.parts, fault
-        case m.SendFragment(value=Value(type=Fragment() as kind)):
+        case ops.SendFragment(value=Value(type=Fragment() as kind)):
             return kind.rows * kind.columns * kind.dtype.bytes, ""
-        case m.ReceiveFragment(result=Value(type=Fragment() as kind)):
+        case ops.ReceiveFragment(result=Value(type=Fragment() as kind)):
             return kind.rows * kind.columns * kind.dtype.bytes, ""
-        case m.StoreShared(value=Value(type=Fragment() as kind)):
+        case ops.StoreShared(value=Value(type=Fragment() as kind)):
             return _of_store(op, kind)
-        case tr.StoreTransposed() | tr.LoadTransposed():
+        case ops.StoreTransposed() | ops.LoadTransposed():
             return reach_of_lines(op)
-        case tm.StoreScales():
+        case ops.StoreScaleFactors():
             return op.bytes, ""
-        case tm.TensorCopy():
+        case ops.Tcgen05Cp():
             return BYTES * (op.rows // ROWS) * op.words, ""
-        case f.MatrixOperand():
+        case ops.SmemDescriptor():
             line, span = DTYPES[op.dtype].size(op.columns), SWIZZLE_SPAN[op.swizzle]
             if op.rows % 8 or line % span:
                 return 0, f"{op.rows} rows of {line} bytes are not multiples of 8 and {span}"
@@ -326,7 +331,7 @@ def _shapes_agree(index: Value, kind: Tile | Fragment) -> str:
     return "" if alike and integers else f"an index of {own} does not give {kind}"
 
 
-def _of_panels(op: m.LoadPanels) -> tuple[int, str]:
+def _of_panels(op: ops.LoadPanels) -> tuple[int, str]:
     kind, span = op.result.type, SWIZZLE_SPAN[op.swizzle]
     if not isinstance(kind, Fragment) or kind.columns % 8:
         return 0, f"load_panels cannot load {kind}"
@@ -341,7 +346,7 @@ def _of_panels(op: m.LoadPanels) -> tuple[int, str]:
     return (line if op.rows == 1 else line * op.rows), ""
 
 
-def _of_store(op: m.StoreShared, kind: Fragment) -> tuple[int, str]:
+def _of_store(op: ops.StoreShared, kind: Fragment) -> tuple[int, str]:
     if (op.item is None) == (op.state is None) or (op.item is not None and op.rows):
         return 0, "the destination must be a quarter of an `item`, or rows of the item of a `state`"
     if op.apart != 16 and op.state is None:
@@ -365,12 +370,12 @@ def _of_store(op: m.StoreShared, kind: Fragment) -> tuple[int, str]:
 def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:
     """The shape that a descriptor has, and the one that the product takes."""
     made = kernel.definers
-    for op in kernel.of(f.Wgmma):
+    for op in kernel.of(ops.Wgmma):
         if not isinstance(op.acc.type, Accumulator):
             continue
         for value, k_major in ((op.a, op.a_k_major), (op.b, op.b_k_major)):
             held = made.get(value)
-            if not isinstance(held, f.MatrixOperand):
+            if not isinstance(held, ops.SmemDescriptor):
                 continue
             depth = held.columns if held.k_major else held.rows
             if held.k_major != k_major:

@@ -12,18 +12,12 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, TMA_SPAN
 from wsdsl.ir.hardware.target import TARGETS
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.op_fields import fields_of, op_name
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import prefetch as p
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tcgen05 as tm
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops import transpose as tr
-from wsdsl.ir.ops.pipeline import ForWork, Partition
+from wsdsl.ir.ops import ForWork, Partition
 from wsdsl.ir.types import DTYPES
 
 Check = Callable[[Any], str]
@@ -112,33 +106,33 @@ HALF = dict(half=between(0, 1), apart=COLUMN)
 """Of lanes that a warp loads or stores at a time."""
 NAMED = dict(num=between(1, 15))
 RANGES: dict[type[Op], dict[str, Check]] = {
-    b.LaunchGrid: dict(narrowed=between(0, 8)),
-    b.LaunchNarrowing: dict(widths=between(2, 8)),
-    b.AllocateBarriers: dict(offset=PLACE),
-    b.NamedBarrierSync: NAMED,
-    b.NamedBarrierArrive: NAMED,
-    m.AllocateShared: dict(offset=PLACE),
-    m.AllocateGlobal: dict(each=SIZE),
-    m.MakeTensorMap: dict(swizzle=ANY_ORDER, narrowed=between(0, 4)),
-    m.ThreadLoad: dict(row_dim=between(-1, 4)),
-    p.PrefetchTile: dict(row_dim=between(-1, 4)),
-    m.StoreShared: dict(rows=between(0), half=between(0, 2), apart=APART),
-    m.LoadPanels: dict(swizzle=ANY_ORDER, apart=APART),
-    m.TmaStore: dict(apart=BYTES, lines=between(0, 256, 8), line_dim=between(0, 4)),
-    m.ThreadStore: dict(apart=BYTES),
-    f.Wgmma: dict(widths=between(1, 8), columns=between(0, 256, 8)),
-    f.WgmmaWait: dict(pending=between(0, MAX_GROUPS)),
-    f.Iota: dict(apart=APART),
-    tm.AllocateTensorMemory: dict(offset=PLACE),
-    tm.TensorColumns: dict(first=COLUMN),
-    tm.TensorProduct: dict(rows=one_of(64, 128), columns=between(8, 256, 8)),
-    tm.StoreScales: dict(line=between(4, 4096, 4), rows=between(8, 256, 8)),
-    tm.TensorCopy: dict(rows=between(128, 256, 128)),
-    tm.TensorLoad: HALF,
-    tm.TensorStore: HALF,
-    m.StorePartials: dict(ctas=between(1, 16)),
-    tr.LoadTransposed: dict(first=BYTES),
-    t.Map: dict(fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, *t.OTHER_FUNCTIONS)),
+    ops.LaunchGrid: dict(narrowed=between(0, 8)),
+    ops.LaunchNarrowing: dict(widths=between(2, 8)),
+    ops.AllocateMbarriers: dict(offset=PLACE),
+    ops.NamedBarrierSync: NAMED,
+    ops.NamedBarrierArrive: NAMED,
+    ops.AllocateShared: dict(offset=PLACE),
+    ops.AllocateGlobal: dict(each=SIZE),
+    ops.MakeTensorMap: dict(swizzle=ANY_ORDER, narrowed=between(0, 4)),
+    ops.ThreadLoad: dict(row_dim=between(-1, 4)),
+    ops.PrefetchTile: dict(row_dim=between(-1, 4)),
+    ops.StoreShared: dict(rows=between(0), half=between(0, 2), apart=APART),
+    ops.LoadPanels: dict(swizzle=ANY_ORDER, apart=APART),
+    ops.TmaStore: dict(apart=BYTES, lines=between(0, 256, 8), line_dim=between(0, 4)),
+    ops.ThreadStore: dict(apart=BYTES),
+    ops.Wgmma: dict(widths=between(1, 8), columns=between(0, 256, 8)),
+    ops.WgmmaWait: dict(pending=between(0, MAX_GROUPS)),
+    ops.Iota: dict(apart=APART),
+    ops.Tcgen05Alloc: dict(offset=PLACE),
+    ops.TmemColumns: dict(first=COLUMN),
+    ops.Tcgen05Mma: dict(rows=one_of(64, 128), columns=between(8, 256, 8)),
+    ops.StoreScaleFactors: dict(line=between(4, 4096, 4), rows=between(8, 256, 8)),
+    ops.Tcgen05Cp: dict(rows=between(128, 256, 128)),
+    ops.Tcgen05Ld: HALF,
+    ops.Tcgen05St: HALF,
+    ops.StorePartials: dict(ctas=between(1, 16)),
+    ops.LoadTransposed: dict(first=BYTES),
+    ops.Map: dict(fn=one_of(*ops.UNARY_FUNCTIONS, *ops.BINARY_FUNCTIONS, *ops.OTHER_FUNCTIONS)),
 }
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Makers, Problem, Region, Value, operands, regions
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops.clc import ANSWER_BYTES
-from wsdsl.ir.ops.tile import Constant, If, Map
+from wsdsl.ir.ops import ANSWER_BYTES, Constant, If, Map
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import I32, Shared, Tile
 from wsdsl.ir.verify.synchronization import cluster_of
@@ -23,14 +22,14 @@ DYNAMIC = "dynamic"
 
 def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
     """Who claims clusters has a grid of as many as there are items, on a card that can."""
-    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
-    claims = kernel.of(b.ClaimCluster)
-    loops = [op for op in kernel.of(b.ForRange) if op.claimed]
+    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
+    claims = kernel.of(ops.ClcTryCancel)
+    loops = [op for op in kernel.of(ops.ForRange) if op.claimed]
     if grid is not None and grid.scheduler == DYNAMIC:
         if not kernel.target.claims_clusters:
             yield grid, f"{kernel.target} has no cluster launch control"
         if len(claims) != 1:
-            yield grid, f"a dynamic grid needs one claim_cluster, not {len(claims)}"
+            yield grid, f"a dynamic grid needs one clc_try_cancel, not {len(claims)}"
     else:
         for op in (*claims, *loops):
             yield op, 'claims need launch_grid(scheduler="dynamic")'
@@ -38,47 +37,47 @@ def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
 
 def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    claims = kernel.of(b.ClaimCluster)
+    claims = kernel.of(ops.ClcTryCancel)
     answers = {op.shared for op in claims}
     for op in claims:
         if op.shared.type_as(Shared).bytes != ANSWER_BYTES:
             yield op, f"a CLC response needs an item of {ANSWER_BYTES} bytes"
-    if not kernel.of(b.ClaimCluster, b.ClaimedCluster) and not any(
-        loop.claimed for loop in kernel.of(b.ForRange)
+    if not kernel.of(ops.ClcTryCancel, ops.ClcQueryCancel) and not any(
+        loop.claimed for loop in kernel.of(ops.ForRange)
     ):
         return
     for op in kernel.ops:
-        if isinstance(op, (b.ClaimCluster, b.ClaimedCluster)) and op.ctas != cluster_of(kernel):
+        if isinstance(op, (ops.ClcTryCancel, ops.ClcQueryCancel)) and op.ctas != cluster_of(kernel):
             yield op, f"ctas={op.ctas}: a CLC response reaches all {cluster_of(kernel)} CTAs"
-        known = isinstance(op, (b.ClaimCluster, b.ClaimedCluster))
+        known = isinstance(op, (ops.ClcTryCancel, ops.ClcQueryCancel))
         if not known and answers & {*operands(op)}:
-            yield op, "only claimed_cluster can read a CLC response"
-        if isinstance(op, b.ClaimedCluster) and op.shared not in answers:
-            yield op, f"no claim_cluster writes a response to {op.shared}"
+            yield op, "only clc_query_cancel can read a CLC response"
+        if isinstance(op, ops.ClcQueryCancel) and op.shared not in answers:
+            yield op, f"no clc_try_cancel writes a response to {op.shared}"
 
-    def visit(region: Region, loops: tuple[b.ForRange, ...], first: int) -> Iterator[Problem]:
+    def visit(region: Region, loops: tuple[ops.ForRange, ...], first: int) -> Iterator[Problem]:
         """`first`: of how many tests around only the cluster's first CTA is; -1 with others."""
         for op in region:
             match op:
-                case b.ForRange(claimed=True):
+                case ops.ForRange(claimed=True):
                     yield from _loop(op, made)
                     if loops:
                         yield op, "a loop over claimed items cannot be nested"
-                case b.ClaimCluster():
+                case ops.ClcTryCancel():
                     if len(loops) != 1 or not loops[0].claimed:
                         yield op, "each iteration of a loop over claimed items must claim once"
                     elif not _in_turn(op.state, op.shared, loops[0], made):
                         yield op, _TURNS
                     if first < 0 or (op.ctas > 1) != (first > 0):
                         yield op, "only the first CTA of the cluster can claim, by its rank alone"
-                case b.ClaimedCluster():
+                case ops.ClcQueryCancel():
                     if not loops or op not in loops[-1].body or not loops[-1].claimed:
-                        yield op, "claimed_cluster must be on every path of a loop over claims"
+                        yield op, "clc_query_cancel must be on every path of a loop over claims"
                     elif not _in_turn(op.state, op.shared, loops[-1], made):
                         yield op, _TURNS
                 case _:
                     pass
-            inner = (*loops, op) if isinstance(op, b.ForRange) else loops
+            inner = (*loops, op) if isinstance(op, ops.ForRange) else loops
             for number, body in enumerate(regions(op)):
                 own = first
                 if isinstance(op, If):
@@ -91,26 +90,26 @@ def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
 _TURNS = "the state of responses must start at stage 0 and advance once per iteration"
 
 
-def _loop(op: b.ForRange, made: Makers) -> Iterator[Problem]:
+def _loop(op: ops.ForRange, made: Makers) -> Iterator[Problem]:
     """It begins with the cluster's own index, and goes on with the iteration's answer."""
-    if not isinstance(made.get(op.start), (b.ClusterIndex, b.CtaIndex)):
+    if not isinstance(made.get(op.start), (ops.ClusterIndex, ops.CtaIndex)):
         yield op, "a loop over claimed items must start with cta_index or cluster_index"
     last = yielded(op.body)[-1:]
-    reads = [o for o in walk(op.body) if isinstance(o, b.ClaimedCluster)]
+    reads = [o for o in walk(op.body) if isinstance(o, ops.ClcQueryCancel)]
     if len(reads) != 1 or [o.result for o in reads] != [*last]:
-        yield op, "the loop must carry the result of its only claimed_cluster as its last value"
+        yield op, "the loop must carry the result of its only clc_query_cancel as its last value"
     if last and last[0].type != Tile(I32):
         yield op, "the index of a claimed item must be an i32"
 
 
-def _in_turn(state: Value, shared: Value, loop: b.ForRange, made: Makers) -> bool:
+def _in_turn(state: Value, shared: Value, loop: ops.ForRange, made: Makers) -> bool:
     if state not in loop.args or not isinstance(shared.type, Shared):
         return False
     at = loop.args.index(state)
     following = made.get(yielded(loop.body)[at])
     return (
-        isinstance(made.get(loop.init[at]), b.InitialState)
-        and isinstance(following, b.Advance)
+        isinstance(made.get(loop.init[at]), ops.InitialState)
+        and isinstance(following, ops.Advance)
         and following in loop.body
         and following.state == state
         and following.num == shared.type.num
@@ -121,6 +120,6 @@ def _is_first(op: If, made: Makers) -> bool:
     match made.get(op.cond):
         case Map(fn="eq", args=(x, y)):
             zero = Constant(result=y, value=0)
-            return isinstance(made.get(x), b.CtaRank) and made.get(y) == zero
+            return isinstance(made.get(x), ops.CtaRank) and made.get(y) == zero
         case _:
             return False

@@ -6,30 +6,30 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.tile_widths import WIDTH_STEP
 from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import box_fault
 from wsdsl.ir.op import Kernel, Problem
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.prefetch import PrefetchTile
+from wsdsl.ir.ops import PrefetchTile
 from wsdsl.ir.types import DType, Shared, Tensor
 
 
 def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(m.MakeTensorMap, m.ThreadStore):
+    for op in kernel.of(ops.MakeTensorMap, ops.ThreadStore):
         tensor = op.tensor.as_tensor
         if fault := box_fault(op.box, len(tensor.dims), tensor.dtype, op.swizzle):
             yield op, fault
-        elif isinstance(op, m.ThreadStore) and sum(extent > 1 for extent in op.box[:-1]) > 1:
+        elif isinstance(op, ops.ThreadStore) and sum(extent > 1 for extent in op.box[:-1]) > 1:
             yield op, "the rows of a panel must run along one dimension"
 
 
 def halves_of_bytes_are_only_loaded(kernel: Kernel) -> Iterator[Problem]:
     """A copy of what is packed two to a byte is one of bytes; TMA loads are."""
     made = kernel.definers
-    for op in kernel.of(m.ThreadLoad, m.ThreadStore, PrefetchTile, m.TmaStore):
-        named = made.get(op.map) if isinstance(op, m.TmaStore) else op
+    for op in kernel.of(ops.ThreadLoad, ops.ThreadStore, PrefetchTile, ops.TmaStore):
+        named = made.get(op.map) if isinstance(op, ops.TmaStore) else op
         kind = getattr(getattr(named, "tensor", None), "type", None)
         if isinstance(kind, Tensor) and kind.dtype.bits < 8:
             yield op, f"{kind.dtype} has two elements per byte, which only tma_load can copy"
@@ -37,18 +37,18 @@ def halves_of_bytes_are_only_loaded(kernel: Kernel) -> Iterator[Problem]:
 
 def _stores(
     kernel: Kernel,
-) -> Iterator[tuple[m.TmaStore | m.ThreadStore, m.MakeTensorMap | m.ThreadStore, Tensor]]:
+) -> Iterator[tuple[ops.TmaStore | ops.ThreadStore, ops.MakeTensorMap | ops.ThreadStore, Tensor]]:
     """Each with what names the boxes, and their tensor."""
     made = kernel.definers
-    for op in kernel.of(m.TmaStore, m.ThreadStore):
-        named = made.get(op.map) if isinstance(op, m.TmaStore) else op
-        if isinstance(named, (m.MakeTensorMap, m.ThreadStore)):
+    for op in kernel.of(ops.TmaStore, ops.ThreadStore):
+        named = made.get(op.map) if isinstance(op, ops.TmaStore) else op
+        if isinstance(named, (ops.MakeTensorMap, ops.ThreadStore)):
             yield op, named, named.tensor.as_tensor
 
 
 def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
     """Those of the panels that threads load."""
-    for op in kernel.of(m.ThreadLoad):
+    for op in kernel.of(ops.ThreadLoad):
         row, span = op.tensor.as_tensor.dtype.size(op.columns), SWIZZLE_SPAN[op.swizzle]
         if row % span:
             yield op, f"rows of {row} bytes are not a multiple of the swizzle span, {span}"
@@ -62,7 +62,7 @@ def additions_exist(kernel: Kernel) -> Iterator[Problem]:
 
 def joined_panels_are_transposed(kernel: Kernel) -> Iterator[Problem]:
     """A warp writes 32 bytes of each of their lines."""
-    for op in kernel.of(m.StoreShared):
+    for op in kernel.of(ops.StoreShared):
         right = op.transposed and op.swizzle == "128B" and op.value.as_fragment.dtype.bits == 16
         if op.joined and not right:
             yield op, 'joined panels need transposed=True, 16-bit elements and swizzle="128B"'
@@ -78,11 +78,11 @@ class WarpBox(NamedTuple):
     line: int = 0
 
 
-def boxes_of_warps(op: m.TmaStore | m.ThreadStore, size: int) -> Iterator[WarpBox]:
+def boxes_of_warps(op: ops.TmaStore | ops.ThreadStore, size: int) -> Iterator[WarpBox]:
     """What each of the four warps copies, in boxes of `size` bytes."""
     for warp in range(4):
         start = warp * apart_of(op)
-        if isinstance(op, m.ThreadStore) or not op.lines:
+        if isinstance(op, ops.ThreadStore) or not op.lines:
             yield WarpBox(warp, range(start, start + size))
             continue
         # Warps share a panel's lines, or each has them all.
@@ -93,17 +93,17 @@ def boxes_of_warps(op: m.TmaStore | m.ThreadStore, size: int) -> Iterator[WarpBo
                 yield WarpBox(warp, range(start + n * size, start + (n + 1) * size), line)
 
 
-def apart_of(op: m.TmaStore | m.ThreadStore) -> int:
+def apart_of(op: ops.TmaStore | ops.ThreadStore) -> int:
     """Bytes of the item from one warp's part to the next."""
     return op.apart or op.shared.type_as(Shared).bytes // 4
 
 
 def reach_of_boxes(
-    op: m.TmaStore | m.ThreadStore, box: Sequence[int], dtype: DType
+    op: ops.TmaStore | ops.ThreadStore, box: Sequence[int], dtype: DType
 ) -> tuple[list[int], int]:
     """Elements that all warps together copy along each dimension, and one warp along `row_dim`."""
     sides = [size * 4 if dim == op.row_dim else size for dim, size in enumerate(box)]
-    if isinstance(op, m.ThreadStore) or not op.lines:
+    if isinstance(op, ops.ThreadStore) or not op.lines:
         return sides, box[op.row_dim]
     sides[op.line_dim] = op.lines
     each = apart_of(op) // dtype.size(math.prod(box)) if op.row_dim == op.line_dim else 1
@@ -111,11 +111,11 @@ def reach_of_boxes(
 
 
 def place_of_box(
-    op: m.TmaStore | m.ThreadStore, held: WarpBox, box: tuple[int, ...], at: Sequence[int]
+    op: ops.TmaStore | ops.ThreadStore, held: WarpBox, box: tuple[int, ...], at: Sequence[int]
 ) -> tuple[int, ...]:
     """Where it goes in the tensor, if the op's coordinates are `at`."""
     place = list(at)
-    line_dim = op.line_dim if isinstance(op, m.TmaStore) and op.lines else None
+    line_dim = op.line_dim if isinstance(op, ops.TmaStore) and op.lines else None
     if op.row_dim != line_dim:
         place[op.row_dim] += held.warp * box[op.row_dim]
     if line_dim is not None:
@@ -130,7 +130,7 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"row_dim={op.row_dim} is not one of {len(named.box)} dimensions"
             continue
         size = tensor.dtype.size(math.prod(named.box))
-        if isinstance(op, m.TmaStore) and (told := _lines_fault(op, named.box)):
+        if isinstance(op, ops.TmaStore) and (told := _lines_fault(op, named.box)):
             yield op, told
             continue
         item, boxes = op.shared.type_as(Shared).bytes, [*boxes_of_warps(op, size)]
@@ -141,7 +141,7 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"a panel must start at a multiple of {8 * SWIZZLE_SPAN[named.swizzle]} bytes"
 
 
-def _lines_fault(op: m.TmaStore, box: tuple[int, ...]) -> str:
+def _lines_fault(op: ops.TmaStore, box: tuple[int, ...]) -> str:
     if not op.lines:
         return ""
     if not 0 <= op.line_dim < len(box) - 1 or box[op.line_dim] != WIDTH_STEP:

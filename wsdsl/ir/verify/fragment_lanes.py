@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import VECTOR
 from wsdsl.ir.op import Kernel, Problem, operands, results_of
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops import transpose as tr
-from wsdsl.ir.ops.histogram import AddCounters
+from wsdsl.ir.ops import AddBins
 from wsdsl.ir.types import ACCUMULATOR, THREADS, Fragment
 
 BY_ANY_LANES = (
-    t.Bitcast, t.Cast, t.Full, t.If, t.Lookup, t.Map, t.Yield, b.ForRange, f.Iota, f.Join,
-    f.ReduceColumns, f.ScanColumns, f.Slice, m.LoadGlobal, m.ReducePartials,
-    m.StoreGlobal, m.StorePartials, tr.LoadTransposed, tr.StoreTransposed, AddCounters,
+    ops.Bitcast, ops.Cast, ops.Full, ops.If, ops.Lookup, ops.Map, ops.Yield, ops.ForRange,
+    ops.Iota, ops.Join, ops.ReduceColumns, ops.ScanColumns, ops.Slice, ops.LoadGlobal,
+    ops.ReducePartials, ops.StoreGlobal, ops.StorePartials, ops.LoadTransposed,
+    ops.StoreTransposed, AddBins,
 )  # fmt: skip
 """What lanes may hold in another order than an accumulator's."""
 
@@ -30,7 +27,7 @@ def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
         types = [v.type for v in (*operands(op), *results_of(op))]
         kinds = [kind for kind in types if isinstance(kind, Fragment)]
         held = {kind.lanes for kind in kinds}
-        if len(held) > 1 and not isinstance(op, t.If | t.Yield | b.ForRange):
+        if len(held) > 1 and not isinstance(op, ops.If | ops.Yield | ops.ForRange):
             yield op, "the fragments have several lane layouts"
         for lanes in held - {ACCUMULATOR}:
             vector, across, _, tall = lanes
@@ -44,15 +41,15 @@ def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"lanes {vector}x{across}: the fragment has fewer rows than lanes share"
             elif tall > 1 and any(lanes.warps > 1 or lanes.held(rows) % tall for rows in high):
                 yield op, f"lanes {vector}x{across}: no thread has {tall} adjacent rows"
-            elif tall > 1 and isinstance(op, m.StorePartials | m.ReducePartials):
+            elif tall > 1 and isinstance(op, ops.StorePartials | ops.ReducePartials):
                 yield op, "partials need lanes that have one row each (tall = 1)"
             elif any(kind.columns > 1 and kind.columns % lanes.columns for kind in own):
                 yield op, f"lanes {vector}x{across} need a multiple of {lanes.columns} columns"
 
 
-def reach_of_lines(op: tr.StoreTransposed | tr.LoadTransposed) -> tuple[int, str]:
+def reach_of_lines(op: ops.StoreTransposed | ops.LoadTransposed) -> tuple[int, str]:
     """The bytes of an item that an op reaches; and why it can not."""
-    if isinstance(op, tr.StoreTransposed):
+    if isinstance(op, ops.StoreTransposed):
         kinds = [v.type for v in op.parts]
         held = [k for k in kinds if isinstance(k, Fragment)]
         if not held or len({(k.dtype, k.columns, k.lanes) for k in kinds if k in held}) > 1:

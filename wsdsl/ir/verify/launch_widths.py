@@ -7,19 +7,27 @@ from collections.abc import Iterator
 
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Problem, Region, regions
-from wsdsl.ir.ops.fragment import MatrixOperand, Wgmma, WgmmaCommit
-from wsdsl.ir.ops.mbarrier import ArriveExpectTx, LaunchGrid, LaunchNarrowing
-from wsdsl.ir.ops.smem import MakeTensorMap, TmaStore
-from wsdsl.ir.ops.tile import Constant, Map
+from wsdsl.ir.ops import (
+    Constant,
+    LaunchGrid,
+    LaunchNarrowing,
+    MakeTensorMap,
+    Map,
+    MbarrierArriveExpectTx,
+    SmemDescriptor,
+    TmaStore,
+    Wgmma,
+    WgmmaCommit,
+)
 
 OF_NARROWER: dict[type[Op], tuple[tuple[str, object], ...]] = {
     LaunchGrid: (("narrowed", 0),),
     MakeTensorMap: (("narrowed", 0),),
-    ArriveExpectTx: (("line_bytes", 0),),
+    MbarrierArriveExpectTx: (("line_bytes", 0),),
     Wgmma: (("widths", 1),),
 }
 """Attributes that say what is narrower, and what they are where nothing is."""
-BETWEEN = (Wgmma, MatrixOperand, Constant, Map)
+BETWEEN = (Wgmma, SmemDescriptor, Constant, Map)
 """What may stand between the products of a group: nothing that others can notice."""
 
 

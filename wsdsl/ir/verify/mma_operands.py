@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.wgmma_shapes import (
     K_BYTES,
     ROWS,
@@ -13,9 +14,7 @@ from wsdsl.ir.hardware.wgmma_shapes import (
     sum_of,
 )
 from wsdsl.ir.op import Kernel, Makers, Op, Problem, Region, bound, operands, regions, results_of
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.tile import If, Yield
+from wsdsl.ir.ops import ForRange, If, Yield
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment, Value
 
@@ -23,10 +22,10 @@ from wsdsl.ir.types import DTYPES, Accumulator, Fragment, Value
 def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
     """One op makes the layout of an operand, and two take it; loops carry what products in flight
     read."""
-    if not kernel.of(f.ConvertLayout) and not any(map(is_operand, kernel.defined)):
+    if not kernel.of(ops.ConvertLayout) and not any(map(is_operand, kernel.defined)):
         return
     for op in kernel.ops:
-        if isinstance(op, f.ConvertLayout):
+        if isinstance(op, ops.ConvertLayout):
             kind = op.x.type
             if not isinstance(kind, Fragment) or op.result.type != kind.as_operand:
                 yield op, f"convert_layout of {kind} cannot give {op.result.type}"
@@ -39,8 +38,8 @@ def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
             yield from (
                 (op, f"{v} is {v.type}: only `convert_layout` gives an operand") for v in made
             )
-        taken = op.fragments if isinstance(op, f.WgmmaWait) else ()
-        taken = (op.a,) if isinstance(op, f.Wgmma) else taken
+        taken = op.fragments if isinstance(op, ops.WgmmaWait) else ()
+        taken = (op.a,) if isinstance(op, ops.Wgmma) else taken
         taken = operands(op) if isinstance(op, (ForRange, Yield)) else taken
         for v in operands(op):
             if is_operand(v) and v not in taken:
@@ -52,12 +51,12 @@ def is_operand(value: Value) -> bool:
 
 
 def _reads_registers(kernel: Kernel) -> bool:
-    return any(isinstance(op.a.type, Fragment) for op in kernel.of(f.Wgmma))
+    return any(isinstance(op.a.type, Fragment) for op in kernel.of(ops.Wgmma))
 
 
 def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    for op in kernel.of(f.Wgmma):
+    for op in kernel.of(ops.Wgmma):
         a, b = (DTYPES.get(name) for name in op.dtypes)
         total = sum_of(a, b) if a and b else None
         if a is None or total is None:
@@ -108,12 +107,12 @@ def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
     ) -> Generator[Problem, None, frozenset[Value]]:
         """Returns what may have been written since the last fence, as `loose` was in front."""
         for op in region:
-            if isinstance(op, f.WgmmaFence):
+            if isinstance(op, ops.WgmmaFence):
                 loose = frozenset()
             elif (
-                isinstance(op, f.Wgmma)
+                isinstance(op, ops.Wgmma)
                 and isinstance(op.a.type, Fragment)
-                and not loose.isdisjoint(f.registers_of(op.a, made))
+                and not loose.isdisjoint(ops.registers_of(op.a, made))
             ):
                 yield op, f"no wgmma_fence follows the last write to the registers of {op.a}"
             if inside := regions(op):
@@ -134,7 +133,7 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
     """
     if not _reads_registers(kernel):
         return
-    made, waits = kernel.definers, kernel.of(f.WgmmaWait)
+    made, waits = kernel.definers, kernel.of(ops.WgmmaWait)
     carried = carried_operands(kernel)
     waited = {carried.get(v, v) for wait in waits for v in wait.fragments}
     depth: dict[Value, int] = {}
@@ -144,8 +143,8 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
             path = (*around, (region, i))
             depth.update(dict.fromkeys(results_of(op), len(path)))
             depth.update(dict.fromkeys(bound(op), len(path) + 1))
-            if isinstance(op, f.Wgmma) and isinstance(op.a.type, Fragment):
-                own = max(depth.get(v, 1) for v in f.registers_of(op.a, made))
+            if isinstance(op, ops.Wgmma) and isinstance(op.a.type, Fragment):
+                own = max(depth.get(v, 1) for v in ops.registers_of(op.a, made))
                 named = any(_names(wait.fragments, op.a, made) for wait in waits)
                 named |= carried.get(op.a, op.a) in waited
                 if named and not _kept(op.a, path, own - 1, made):
@@ -196,7 +195,7 @@ def _kept(value: Value, path: tuple[tuple[Region, int], ...], own: int, made: Ma
 
 def _kept_anew(body: Region, value: Value, arg: Value, commits: int, made: Makers) -> bool:
     """In the iteration that follows, before the registers of `value` are written."""
-    written = {*f.registers_of(value, made)}
+    written = {*ops.registers_of(value, made)}
     for op in body:
         if _covers(op, arg, commits, made):
             return True
@@ -208,7 +207,7 @@ def _kept_anew(body: Region, value: Value, arg: Value, commits: int, made: Maker
 
 def _covers(op: Op, value: Value, commits: int, made: Makers) -> bool:
     """`commits`: groups closed since the product, its own among them."""
-    if isinstance(op, f.WgmmaWait):
+    if isinstance(op, ops.WgmmaWait):
         return commits > op.pending and _names(op.fragments, value, made)
     if not isinstance(op, If):
         return False
@@ -228,7 +227,7 @@ def _commits(region: Region) -> int:
     """How many groups it closes at least; a loop may not run."""
     count = 0
     for op in region:
-        if isinstance(op, f.WgmmaCommit):
+        if isinstance(op, ops.WgmmaCommit):
             count += 1
         elif isinstance(op, If):
             count += min(_commits(op.then), _commits(op.orelse))
@@ -239,10 +238,12 @@ def _names(fragments: tuple[Value, ...], value: Value, made: Makers) -> bool:
     """Some of `fragments` hold all of the registers of `value`."""
     op = made.get(value)
     parts = [made[v] for v in fragments if v in made]
-    inside = [v for part in parts if isinstance(part, f.Join) for v in part.parts]
-    inside += [p.x for p in parts if isinstance(p, f.ConvertLayout) and f.is_same_registers(p)]
+    inside = [v for part in parts if isinstance(part, ops.Join) for v in part.parts]
+    inside += [p.x for p in parts if isinstance(p, ops.ConvertLayout) and ops.is_same_registers(p)]
     if value in fragments or (inside and _names(tuple(inside), value, made)):
         return True
-    if isinstance(op, f.Slice) or (isinstance(op, f.ConvertLayout) and f.is_same_registers(op)):
+    if isinstance(op, ops.Slice) or (
+        isinstance(op, ops.ConvertLayout) and ops.is_same_registers(op)
+    ):
         return _names(fragments, op.x, made)
-    return isinstance(op, f.Join) and all(_names(fragments, part, made) for part in op.parts)
+    return isinstance(op, ops.Join) and all(_names(fragments, part, made) for part in op.parts)

@@ -8,7 +8,7 @@ from itertools import chain
 from wsdsl.ir import types as t
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.op_fields import fields_of, op_name
-from wsdsl.ir.ops.tile import Contract, Reduce
+from wsdsl.ir.ops import Contract, Reduce
 
 Kinds = tuple[type, ...]
 TILES: Kinds = (t.Tile, t.Fragment, t.SharedTile)
@@ -27,9 +27,9 @@ OPERANDS: dict[str, Kinds] = {
         "accumulators loads": (t.Accumulator,),
         "acc": (t.Accumulator, t.Tile),
         "fragments": (t.Fragment,),
-        "a b": (*TILES, t.Columns, t.SmemDescriptor),
+        "a b": (*TILES, t.Columns, t.MatrixDescriptor),
         "args x value parts before i only a_scale b_scale": TILES,
-        "store_shared.value send_fragment.value tensor_store.value": (t.Fragment,),
+        "store_shared.value send_fragment.value tcgen05_st.value": (t.Fragment,),
         "index": (*TILES, t.Axis),
         "sums": (t.Tile, t.Columns),
         "slot": (t.Slot, t.Tile),
@@ -42,11 +42,12 @@ I32 = t.Tile(t.I32)
 FRAGMENT_BITS = 256 * 32 * t.THREADS
 FLAGS = ("cond", "accumulate", "pred", "started")
 RESULTS: dict[str, type] = {
-    "advance": t.State, "initial_state": t.State, "whole": t.Axis, "allocate_barriers": t.Barriers,
-    "tensor_columns": t.Columns, "consumer_wait": t.Slot, "producer_acquire": t.Slot,
-    "matrix_operand": t.SmemDescriptor, "allocate_global": t.Tensor, "make_tensor_map": t.TensorMap,
-    "allocate_tensor_memory": t.TensorMemory, "slot_tile": t.SharedTile,
-    "circular_buffer": t.Ring, "allocate_shared": t.Shared,
+    "advance": t.State, "initial_state": t.State, "whole": t.Axis, "allocate_mbarriers": t.Barriers,
+    "tmem_columns": t.Columns, "consumer_wait": t.Slot, "producer_acquire": t.Slot,
+    "smem_descriptor": t.MatrixDescriptor, "allocate_global": t.Tensor,
+    "make_tensor_map": t.TensorMap,
+    "tcgen05_alloc": t.TensorMemory, "slot_tile": t.SharedTile,
+    "pipeline": t.Ring, "allocate_shared": t.Shared,
 }  # fmt: skip
 
 

@@ -11,16 +11,15 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 
+from wsdsl.ir import ops
+from wsdsl.ir.analysis.scale_factor_indices import in_atoms
 from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.hardware.scale_factor_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.hardware.scale_factor_atoms import in_atoms
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, operands, regions, walk
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.mbarrier import LaunchGrid
-from wsdsl.ir.ops.pipeline import ForWork
+from wsdsl.ir.ops import ForWork, LaunchGrid
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis, Tile
 
@@ -30,7 +29,7 @@ and of two that is the same either way."""
 ORDER = "tiles with several accumulators cannot overlap: their accumulation order differs"
 
 
-def why_apart(kernel: Kernel, loop: t.ForTiles) -> str:
+def why_apart(kernel: Kernel, loop: ops.ForTiles) -> str:
     """Why the tiles of a loop of a TILE kernel may not overlap; "" if they may."""
     axis = loop.index.as_axis
     if loop.init or loop.start is not None or loop.stop is not None:
@@ -39,16 +38,16 @@ def why_apart(kernel: Kernel, loop: t.ForTiles) -> str:
         return f"{op_name(type(used))} depends on where a tile begins"
     if any(_sums_along(op, axis.name) for op in walk(loop.body)):
         return "elements along it are reduced"
-    stores = kernel.of(t.Store)
-    read = {op.tensor for op in kernel.of(t.Load)}
-    read |= {op.table for op in kernel.of(t.Lookup)}
+    stores = kernel.of(ops.Store)
+    read = {op.tensor for op in kernel.of(ops.Load)}
+    read |= {op.table for op in kernel.of(ops.Lookup)}
     if any(op.accumulate for op in stores):
         return "a store accumulates"
     if any(op.tensor in read for op in stores):
         return "a stored tensor is read as well"
     if len({op.tensor for op in stores}) < len(stores):
         return "two stores write the same tensor"
-    own = {id(op) for op in walk(loop.body) if isinstance(op, t.Store)}
+    own = {id(op) for op in walk(loop.body) if isinstance(op, ops.Store)}
     for store, around in _stores(kernel.body, ()):
         if id(store) in own and not {*around} <= {*store.index}:
             return "several iterations store an element"
@@ -59,25 +58,25 @@ def unit_of(kernel: Kernel, index: Value) -> int:
     """Of how many elements the start of a tile must be a multiple."""
     units = [1]
     for op in kernel.ops:
-        if isinstance(op, t.Load) and op.packed and index in op.index[-2:]:
+        if isinstance(op, ops.Load) and op.packed and index in op.index[-2:]:
             units.append(PACKED_LINES)
-        elif isinstance(op, t.Load) and op.block > 1 and in_atoms(op) and index in op.index:
+        elif isinstance(op, ops.Load) and op.block > 1 and in_atoms(op) and index in op.index:
             units.append(ATOM_ROWS)
-        elif isinstance(op, (t.Load, t.Store)) and op.index and op.index[-1] == index:
+        elif isinstance(op, (ops.Load, ops.Store)) and op.index and op.index[-1] == index:
             units.append(ceil(Fraction(8 * TMA_ALIGN, op.tensor.as_tensor.dtype.bits)))
     return max(units)
 
 
 def _takes_place(op: Op, index: Value) -> bool:
     """Whether it does anything with the place of a tile but read and write there."""
-    return index in operands(op) and not isinstance(op, (t.Load, t.Store))
+    return index in operands(op) and not isinstance(op, (ops.Load, ops.Store))
 
 
 def _sums_along(op: Op, axis: str) -> bool:
     match op:
-        case t.Reduce() | t.ReduceBlocks() | t.Scan() | t.TopK():
+        case ops.Reduce() | ops.ReduceBlocks() | ops.Scan() | ops.TopK():
             return op.axis == axis
-        case t.Contract(a=Value(type=Tile(axes=a)), b=Value(type=Tile(axes=b))):
+        case ops.Contract(a=Value(type=Tile(axes=a)), b=Value(type=Tile(axes=b))):
             return axis in a and axis in b
         case _:
             return False
@@ -85,18 +84,18 @@ def _sums_along(op: Op, axis: str) -> bool:
 
 def _stores(
     region: Region, around: tuple[Value, ...]
-) -> Iterator[tuple[t.Store, tuple[Value, ...]]]:
+) -> Iterator[tuple[ops.Store, tuple[Value, ...]]]:
     """Stores, and the indices of the loops around them."""
     for op in region:
-        if isinstance(op, t.Store):
+        if isinstance(op, ops.Store):
             yield op, around
-        inner = (*around, op.index) if isinstance(op, (t.ForTiles, t.ForEach)) else around
+        inner = (*around, op.index) if isinstance(op, (ops.ForTiles, ops.ForEach)) else around
         for body in regions(op):
             yield from _stores(body, inner)
 
 
 def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(t.ForTiles):
+    for op in kernel.of(ops.ForTiles):
         if not op.within:
             continue
         if told := why_apart(kernel, op):
@@ -108,7 +107,7 @@ def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
 
 def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
     first: dict[str, int] = {}
-    for op in kernel.of(t.ForTiles, ForWork):
+    for op in kernel.of(ops.ForTiles, ForWork):
         walked = _walked(op)
         if any(first.setdefault(axis, within) != within for axis, within in walked):
             yield op, "partitions iterate over different tiles"
@@ -117,7 +116,7 @@ def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
             yield op, ORDER
 
 
-def _walked(op: t.ForTiles | ForWork) -> list[tuple[str, int]]:
+def _walked(op: ops.ForTiles | ForWork) -> list[tuple[str, int]]:
     """The axes along which a loop walks tiles, each with its `within`."""
     found: list[tuple[Value, int]] = []
     if isinstance(op, ForWork):

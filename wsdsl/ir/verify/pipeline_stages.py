@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Problem, Region, Value
-from wsdsl.ir.ops import stage as s
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import CircularBuffer, Partition
-from wsdsl.ir.ops.tile import Contract, ForEach, ForTiles
+from wsdsl.ir.ops import Contract, ForEach, ForRange, ForTiles, Partition, Pipeline
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Axis, Slot, Tile
 
-Sum = TypeVar("Sum", s.SumToSlot, s.SumToTensor)
+Sum = TypeVar("Sum", ops.SumToSlot, ops.SumToTensor)
 
-OF_PRODUCER = (s.LoadToSlot, s.StoreToSlot, s.ScalesToSlot, s.ProducerCommit)
-OF_CONSUMER = (s.SlotTile, s.SlotElements, s.SlotValues, s.ConsumerRelease)
-SPACES: dict[type[Op], str] = {s.LoadToSlot: "SMEM", s.SumToSlot: "TMEM"}
-EITHER = (s.SumToSlot, s.SlotSum)
+OF_PRODUCER = (ops.LoadToSlot, ops.StoreToSlot, ops.ScalesToSlot, ops.ProducerCommit)
+OF_CONSUMER = (ops.SlotTile, ops.SlotElements, ops.SlotValues, ops.ConsumerRelease)
+SPACES: dict[type[Op], str] = {ops.LoadToSlot: "SMEM", ops.SumToSlot: "TMEM"}
+EITHER = (ops.SumToSlot, ops.SlotSum)
 """Products add to the sum in a slot, and threads change it there."""
 
 
 def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
     """A producer acquires the slots that it fills; a consumer waits for those that it reads."""
-    taken = {op.result: op for op in kernel.of(s.ProducerAcquire, s.ConsumerWait)}
-    rings = {op.result: op for op in kernel.of(CircularBuffer)}
+    taken = {op.result: op for op in kernel.of(ops.ProducerAcquire, ops.ConsumerWait)}
+    rings = {op.result: op for op in kernel.of(Pipeline)}
     for op in taken.values():
         if op.ring not in rings:
             yield op, f"{op.ring} is not a pipeline"
@@ -35,9 +33,9 @@ def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
         source = taken.get(op.slot)
         if not isinstance(op.slot.type, Slot):
             yield op, f"{op.slot} is not a pipeline stage"
-        elif isinstance(op, OF_PRODUCER) and not isinstance(source, s.ProducerAcquire):
+        elif isinstance(op, OF_PRODUCER) and not isinstance(source, ops.ProducerAcquire):
             yield op, f"stage {op.slot} was not acquired"
-        elif isinstance(op, OF_CONSUMER) and isinstance(source, s.ProducerAcquire):
+        elif isinstance(op, OF_CONSUMER) and isinstance(source, ops.ProducerAcquire):
             yield op, f"stage {op.slot} was acquired, not waited for"
         elif source is not None and source.ring in rings:
             layouts, space = rings[source.ring].layouts, rings[source.ring].space
@@ -46,16 +44,16 @@ def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
             field, fields = getattr(op, "field", 0), layouts[source.layout : source.layout + 1]
             if fields and not 0 <= field < len(fields[0]):
                 yield op, f"field={field}: a stage of {source.ring} has {len(fields[0])} fields"
-            elif fields and isinstance(op, (s.SlotTile, s.SlotElements, s.StoreToSlot)):
-                value = op.value if isinstance(op, s.StoreToSlot) else op.result
+            elif fields and isinstance(op, (ops.SlotTile, ops.SlotElements, ops.StoreToSlot)):
+                value = op.value if isinstance(op, ops.StoreToSlot) else op.result
                 yield from _of_slot(kernel, op, value, fields[0][field])
-    for op in kernel.of(s.TakeSubtiles):
+    for op in kernel.of(ops.TakeSubtiles):
         for layout in rings[op.ring].layouts[:1] if op.ring in rings else ():
             for value, tile in zip(op.result, layout, strict=False):
                 yield from _of_slot(kernel, op, value, tile)
     in_tensor = any(ring.space == "TMEM" for ring in rings.values())
     for own in (op for op in kernel.of(Partition) if op.role == "mma" and in_tensor):
-        places = sum_places(own.body, s.SumToSlot)
+        places = sum_places(own.body, ops.SumToSlot)
         for op in walk(own.body):
             if isinstance(op, Contract) and op.result not in places:
                 yield op, f"no op names the pipeline stage of the accumulator {op.result}"

@@ -8,11 +8,10 @@ from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.histogram_layout import counter_bytes
 from wsdsl.ir.op import Kernel, Problem, Value, operands, walk
-from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import AddBins, ClearBins, Partition, StoreBins
 from wsdsl.ir.types import Shared
 
-COUNTING = (ClearCounters, AddCounters, StoreCounters)
+COUNTING = (ClearBins, AddBins, StoreBins)
 
 
 def counters_are_of_one_kind(kernel: Kernel) -> Iterator[Problem]:
@@ -39,5 +38,5 @@ def counters_are_of_one_kind(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"{touch.tensor} is counted in SMEM: until the CTA ends, only adds are legal"
     for partition in kernel.of(Partition):
         for op in walk(partition.body):
-            if isinstance(op, ClearCounters | StoreCounters) and op.by != partition.num_warpgroups:
+            if isinstance(op, ClearBins | StoreBins) and op.by != partition.num_warpgroups:
                 yield op, f"by={op.by}: the partition has {partition.num_warpgroups} warpgroups"

@@ -6,17 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware import block_scale_factors as s
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, SHAPE, atoms_of
 from wsdsl.ir.hardware.tcgen05_shapes import pair_fault
 from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS
 from wsdsl.ir.op import Kernel, Problem, Value, walk
-from wsdsl.ir.ops import tcgen05 as tm
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import MakeTensorMap, TmaLoad
+from wsdsl.ir.ops import MakeTensorMap, Partition, TmaLoad
 from wsdsl.ir.types import Columns, Tensor
 
-Writer = tm.StoreScales | tm.TensorCopy
+Writer = ops.StoreScaleFactors | ops.Tcgen05Cp
 Place = tuple[Value, int, int, int]
 """Columns, the first one, rows and words: of the scales of an operand."""
 
@@ -24,7 +23,7 @@ Place = tuple[Value, int, int, int]
 def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
     """Every field of their instructions, and where their scales lie."""
     written = {_written(op) for op in _writers(kernel)}
-    for op in kernel.of(tm.TensorProduct):
+    for op in kernel.of(ops.Tcgen05Mma):
         named = (op.scales is not None, op.scale_state is not None)
         named = (*named, bool(op.block), bool(op.scale_dtype))
         if len({*named}) > 1 or (not named[0] and (op.a_scale or op.b_scale)):
@@ -42,7 +41,7 @@ def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
                     yield op, f"no op writes the scale factors of {what}"
 
 
-def _fits(op: tm.TensorProduct, kind: s.Kind) -> Iterator[Problem]:
+def _fits(op: ops.Tcgen05Mma, kind: s.Kind) -> Iterator[Problem]:
     if op.rows != s.ROWS:
         yield op, f"tcgen05.mma with scale factors needs {s.ROWS} rows, not {op.rows}"
     if op.cta_group > 1 and (fault := pair_fault(op.rows, op.columns)):
@@ -58,7 +57,7 @@ def _fits(op: tm.TensorProduct, kind: s.Kind) -> Iterator[Problem]:
         yield op, "scale factors and accumulators must be in different columns"
 
 
-def _read(op: tm.TensorProduct, scales: Value, kind: s.Kind) -> Iterator[Place]:
+def _read(op: ops.Tcgen05Mma, scales: Value, kind: s.Kind) -> Iterator[Place]:
     words = max(1, op.k // kind.word)
     for column, rows in ((op.a_scale, op.rows), (op.b_scale, op.columns)):
         yield scales, column, rows, words
@@ -69,7 +68,7 @@ def _written(op: Writer) -> Place:
 
 
 def _writers(kernel: Kernel) -> list[Writer]:
-    return [*kernel.of(tm.StoreScales), *kernel.of(tm.TensorCopy)]
+    return [*kernel.of(ops.StoreScaleFactors), *kernel.of(ops.Tcgen05Cp)]
 
 
 def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
@@ -83,12 +82,12 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
         if op.column % s.TILE_COLUMNS:
             yield op, f"column {op.column} is not a multiple of {s.TILE_COLUMNS}"
         # Slots hold one layout at a time; what is copied has one item.
-        state = op.state if isinstance(op, tm.StoreScales) else None
+        state = op.state if isinstance(op, ops.StoreScaleFactors) else None
         own = taken.setdefault((op.scales, state), set())
         if any((op.column, end) != o and op.column < o[1] and o[0] < end for o in own):
             yield op, "overlaps other scale factors"
         own.add((op.column, end))
-    for op in kernel.of(tm.TensorColumns):
+    for op in kernel.of(ops.TmemColumns):
         odd = op.result.type_as(Columns).columns % s.TILE_COLUMNS
         if any(op.result == scales for scales, _ in taken) and (odd or op.first % s.TILE_COLUMNS):
             yield op, f"TMEM of scale factors must be multiples of {s.TILE_COLUMNS} columns"
@@ -102,9 +101,9 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
         made = maps.get(copy.map)
         if made is not None and isinstance(made.tensor.type, Tensor):
             boxes[copy.shared, copy.offset] = made, made.tensor.type
-    scales = {p: op for op in kernel.of(tm.TensorProduct) if op.scales for p in _places(op)}
+    scales = {p: op for op in kernel.of(ops.Tcgen05Mma) if op.scales for p in _places(op)}
     for op in _writers(kernel):
-        if isinstance(op, tm.StoreScales):
+        if isinstance(op, ops.StoreScaleFactors):
             told = f"{op.words} words per row of {op.line} bytes"
             if op.atoms and op.line != BYTES * op.words:
                 yield op, f"{told}; an atom has {BYTES * op.words} bytes per row"
@@ -115,7 +114,7 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
             yield op, "no copy loads these scale factors, or no MMA uses them"
             continue
         made, tensor = found
-        if isinstance(op, tm.TensorCopy) or op.atoms:
+        if isinstance(op, ops.Tcgen05Cp) or op.atoms:
             if made.box[-4:] != (atoms_of(op.rows), op.words, *SHAPE):
                 yield op, f"box {made.box} does not fit atoms of {op.rows} rows, {op.words} words"
         elif (made.box[-1], max(made.box[:-1], default=1)) != (op.line, op.rows):
@@ -124,7 +123,7 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"the copy of {made.tensor} differs from {product.scale_dtype} of the MMA"
 
 
-def _places(op: tm.TensorProduct) -> list[Place]:
+def _places(op: ops.Tcgen05Mma) -> list[Place]:
     kind = s.kind_of(*op.dtypes, op.scale_dtype, op.block)
     return [] if kind is None or op.scales is None else [*_read(op, op.scales, kind)]
 
@@ -132,30 +131,30 @@ def _places(op: tm.TensorProduct) -> list[Place]:
 def who_multiplies_copies_scales(kernel: Kernel) -> Iterator[Problem]:
     """Nothing else orders a copy with the products that take it."""
     parts = [[*walk(op.body)] for op in kernel.body if isinstance(op, Partition)]
-    beside = [own for own in parts if any(isinstance(o, tm.TensorProduct) for o in own)]
+    beside = [own for own in parts if any(isinstance(o, ops.Tcgen05Mma) for o in own)]
     inside = {id(o) for own in beside for o in own}
-    for op in kernel.of(tm.TensorCopy):
+    for op in kernel.of(ops.Tcgen05Cp):
         if id(op) not in inside:
             yield op, "only the partition of the MMAs can copy scale factors, which orders both"
-    for op in kernel.of(tm.TensorCopy):
+    for op in kernel.of(ops.Tcgen05Cp):
         if op.scales.type_as(Columns).num != 1:
             yield op, "copied scale factors must have one item"
-        if any(o.scales == op.scales for o in kernel.of(tm.StoreScales)):
+        if any(o.scales == op.scales for o in kernel.of(ops.StoreScaleFactors)):
             yield op, "scale factors cannot be both copied and stored"
 
 
 def one_warpgroup_stores_scales(kernel: Kernel) -> Iterator[Problem]:
     """Each of its warps the lanes that are its own; it reads no sums, and waits for its stores."""
     parts = [op for op in kernel.body if isinstance(op, Partition)]
-    inside = {id(o): p for p in parts for o in walk(p.body) if isinstance(o, tm.StoreScales)}
-    for op in kernel.of(tm.StoreScales):
+    inside = {id(o): p for p in parts for o in walk(p.body) if isinstance(o, ops.StoreScaleFactors)}
+    for op in kernel.of(ops.StoreScaleFactors):
         if id(op) not in inside:
             yield op, "scale factors must be stored within a partition"
     for p in {id(p): p for p in inside.values()}.values():
         own = list(walk(p.body))
         if p.num_warps != 4:
             yield p, f"{p.num_warps} warps store scale factors, not 4"
-        if any(isinstance(o, (tm.TensorLoad, tm.TensorProduct)) for o in own):
+        if any(isinstance(o, (ops.Tcgen05Ld, ops.Tcgen05Mma)) for o in own):
             yield p, "a partition that stores scale factors cannot issue MMAs or read accumulators"
-        if not any(isinstance(o, tm.TensorStoreWait) for o in own):
-            yield p, "no tensor_store_wait follows the stores of scale factors"
+        if not any(isinstance(o, ops.Tcgen05WaitSt) for o in own):
+            yield p, "no tcgen05_wait_st follows the stores of scale factors"

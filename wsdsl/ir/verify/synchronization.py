@@ -8,16 +8,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, once, operands, regions, results_of
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.clc import ANSWER_BYTES
-from wsdsl.ir.ops.fragment import COLUMNS, HELD_BYTES, LINES, MatrixOperand
-from wsdsl.ir.ops.pipeline import Partition, by_warpgroup
-from wsdsl.ir.ops.tcgen05 import AllocateTensorMemory, TensorCopy
+from wsdsl.ir.ops import (
+    ANSWER_BYTES,
+    BLOCK_COLUMNS,
+    BLOCK_ROWS,
+    HELD_BYTES,
+    Partition,
+    SmemDescriptor,
+    Tcgen05Alloc,
+    Tcgen05Cp,
+    by_warpgroup,
+)
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.types import Barriers, Fragment, Shared
 
@@ -25,12 +31,12 @@ from wsdsl.ir.types import Barriers, Fragment, Shared
 def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
     """Ops that speak of other CTAs need some."""
     if (ctas := cluster_of(kernel)) > 1:
-        for op in kernel.of(b.ClaimCluster, m.StorePartials):
+        for op in kernel.of(ops.ClcTryCancel, ops.StorePartials):
             if op.ctas not in (1, ctas):
                 yield op, f"ctas={op.ctas}: the cluster has {ctas} CTAs"
         return
     for op in (
-        *kernel.of(b.ClusterIndex, b.NumClusters, b.CtaRank, b.SyncCluster),
+        *kernel.of(ops.ClusterIndex, ops.NumClusters, ops.CtaRank, ops.SyncCluster),
         *reaching(kernel),
     ):
         yield op, "a kernel without launch_grid(cluster=...) has no cluster"
@@ -41,7 +47,7 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     groups = sum(p.num_warpgroups for p in partitions)
     expected: dict[int, int] = {}
-    for op in kernel.of(b.NamedBarrierSync, b.NamedBarrierArrive):
+    for op in kernel.of(ops.NamedBarrierSync, ops.NamedBarrierArrive):
         if op.num_warpgroups > groups:
             yield op, f"{op.num_warpgroups} warpgroups synchronize; the kernel has {groups}"
         if op.numbers[-1] > 15:
@@ -62,20 +68,26 @@ def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
             yield together[-1], "no warp of the warpgroup is left for this partition of one thread"
         for op in (op for p in together for op in p.body if others):
             scalar = results_of(op) and not regions(op)
-            if not (scalar or isinstance(op, (b.Elect, b.SetMaxRegisters, b.WaitPredecessor))):
+            if not (scalar or isinstance(op, (ops.Elect, ops.Setmaxnreg, ops.GriddepWait))):
                 yield op, "warps of other partitions would wait here: put it in elect()"
 
 
 def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
     """Each thread sends, and reads, what it holds of a block at once."""
-    for op in kernel.of(m.SendFragment, m.ReceiveFragment):
+    for op in kernel.of(ops.SendFragment, ops.ReceiveFragment):
         match op:
             case (
-                m.SendFragment(value=Value(type=kind)) | m.ReceiveFragment(result=Value(type=kind))
+                ops.SendFragment(value=Value(type=kind))
+                | ops.ReceiveFragment(result=Value(type=kind))
             ):
-                fits = isinstance(kind, Fragment) and kind.rows == LINES and kind.dtype.bits == 32
-                if not fits or getattr(kind, "columns", 1) % COLUMNS:
-                    yield op, f"CTAs send blocks of {LINES} x {COLUMNS} elements of 32 bits only"
+                fits = (
+                    isinstance(kind, Fragment) and kind.rows == BLOCK_ROWS and kind.dtype.bits == 32
+                )
+                if not fits or getattr(kind, "columns", 1) % BLOCK_COLUMNS:
+                    yield (
+                        op,
+                        f"CTAs send blocks of {BLOCK_ROWS} x {BLOCK_COLUMNS} elements of 32 bits only",
+                    )
                 if op.offset % HELD_BYTES:
                     yield op, f"offset {op.offset} is not a multiple of {HELD_BYTES}"
             case _:
@@ -83,7 +95,7 @@ def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
 
 
 def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(b.ArriveFlag, b.WaitFlag):
+    for op in kernel.of(ops.SemaphoreArrive, ops.SemaphoreWait):
         if op.tensor.as_tensor.dtype.name != "i32":
             yield op, "flags need a tensor of i32"
 
@@ -91,21 +103,21 @@ def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     """Every barrier once, then the fence, then all threads meet, before any partition starts."""
     flat = kernel.ops
-    initialised = [op.barriers for op in kernel.of(b.InitializeBarriers)]
-    for op in kernel.of(b.AllocateBarriers):
+    initialised = [op.barriers for op in kernel.of(ops.MbarrierInit)]
+    for op in kernel.of(ops.AllocateMbarriers):
         if initialised.count(op.result) != 1:
             yield op, "a barrier must be initialized exactly once"
     if not initialised:
         return
     kinds = [type(op) for op in flat]
-    last = max(i for i, kind in enumerate(kinds) if kind is b.InitializeBarriers)
+    last = max(i for i, kind in enumerate(kinds) if kind is ops.MbarrierInit)
     used = (i for i, op in enumerate(flat) if i > last and _uses_barriers(op))
     first_use = min(next(used, len(kinds)), len(kinds))
-    fences = [i for i, kind in enumerate(kinds) if kind is b.FenceBarrierInit]
-    meeting = b.SyncCluster if reaching(kernel) else b.SyncCta
-    meets = [i for i, kind in enumerate(kinds) if kind in (meeting, b.SyncCluster)]
+    fences = [i for i, kind in enumerate(kinds) if kind is ops.FenceMbarrierInit]
+    meeting = ops.SyncCluster if reaching(kernel) else ops.SyncCta
+    meets = [i for i, kind in enumerate(kinds) if kind in (meeting, ops.SyncCluster)]
     if not any(last < i < first_use for i in fences):
-        yield flat[last], "fence_barrier_init must follow the initialization"
+        yield flat[last], "fence_mbarrier_init must follow the initialization"
     elif not any(max(fences) < i < first_use for i in meets):
         name = op_name(meeting)
         yield flat[last], f"all threads must synchronize ({name}) before the barriers are used"
@@ -116,29 +128,30 @@ def _uses_barriers(op: Op) -> bool:
 
 
 def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
-    """An arrive_expect_tx announces the bytes of the copies on the same barrier and state, which
+    """An mbarrier_arrive_expect_tx announces the bytes of the copies on the same barrier and
+    state, which
     stand in the same region. What other CTAs copy or send, in their own time, is the prover's.
     """
-    maps = kernel.of(m.MakeTensorMap)
+    maps = kernel.of(ops.MakeTensorMap)
     boxes = {op.result: op.tensor.as_tensor.dtype.size(math.prod(op.box)) for op in maps}
-    many = {op.barriers for op in kernel.of(m.TmaLoad) if op.multicast or op.cta}
-    others = (b.ClaimCluster, m.SendFragment, m.StorePartials)
+    many = {op.barriers for op in kernel.of(ops.TmaLoad) if op.multicast or op.cta}
+    others = (ops.ClcTryCancel, ops.SendFragment, ops.StorePartials)
     many |= {op.barriers for op in kernel.of(*others)}
 
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}
         for op in region:
-            if isinstance(op, m.TmaLoad) and op.barriers not in many:
+            if isinstance(op, ops.TmaLoad) and op.barriers not in many:
                 key = (op.barriers, op.state)
                 sums[key] = sums.get(key, 0) + boxes[op.map]
-        expects = (op for op in region if isinstance(op, b.ArriveExpectTx))
+        expects = (op for op in region if isinstance(op, ops.MbarrierArriveExpectTx))
         for op in (op for op in expects if op.barriers not in many):
             loaded = sums.pop((op.barriers, op.state), 0)
             if loaded != op.tx_bytes:
                 yield op, f"{op.tx_bytes} bytes are expected; the copies bring {loaded}"
         for op in region:
-            if isinstance(op, m.TmaLoad) and (op.barriers, op.state) in sums:
-                yield op, "no arrive_expect_tx expects the bytes of this copy"
+            if isinstance(op, ops.TmaLoad) and (op.barriers, op.state) in sums:
+                yield op, "no mbarrier_arrive_expect_tx expects the bytes of this copy"
             for inner in regions(op):
                 yield from visit(inner)
 
@@ -148,12 +161,12 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
 def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
     taken: list[tuple[int, int, Op]] = []
     for op in kernel.body:
-        if isinstance(op, m.AllocateShared):
+        if isinstance(op, ops.AllocateShared):
             kind = op.result.type_as(Shared)
             size = kind.bytes * kind.num
-        elif isinstance(op, b.AllocateBarriers):
+        elif isinstance(op, ops.AllocateMbarriers):
             size = 8 * op.result.type_as(Barriers).num
-        elif isinstance(op, AllocateTensorMemory):
+        elif isinstance(op, Tcgen05Alloc):
             size = 4  # The word that says where its columns begin.
         else:
             continue
@@ -171,23 +184,25 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
     units = _alignments(kernel)
     for op in kernel.having("offset"):
-        if isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
+        if isinstance(op, ops.AllocateShared) and isinstance(op.result.type, Shared):
             if op.offset >= 0 and op.offset % SMEM_ALIGN:
                 yield op, f"SMEM of tiles must start at a multiple of {SMEM_ALIGN} bytes"
             unit = units.get(op.result, SMEM_ALIGN)
             if op.result.type.num > 1 and op.result.type.bytes % unit:
                 yield op, f"an item must be a multiple of {unit} bytes, as the next item follows it"
-        elif isinstance(op, b.AllocateBarriers) and op.offset >= 0 and op.offset % 8:
+        elif isinstance(op, ops.AllocateMbarriers) and op.offset >= 0 and op.offset % 8:
             yield op, "mbarriers must start at a multiple of 8 bytes"
-        elif isinstance(op, TensorCopy):
+        elif isinstance(op, Tcgen05Cp):
             if op.offset % LINE_ALIGN:
                 yield op, f"atoms of scale factors must start at a multiple of {LINE_ALIGN} bytes"
-        elif isinstance(op, (m.TmaLoad, m.LoadPanels, m.ClearPanels, MatrixOperand, m.StoreShared)):
+        elif isinstance(
+            op, (ops.TmaLoad, ops.LoadPanels, ops.ClearPanels, SmemDescriptor, ops.StoreShared)
+        ):
             swizzle = getattr(
-                made.get(op.map) if isinstance(op, m.TmaLoad) else op, "swizzle", "none"
+                made.get(op.map) if isinstance(op, ops.TmaLoad) else op, "swizzle", "none"
             )
             # Threads may begin anywhere in a single line.
-            single = isinstance(op, m.LoadPanels) and op.start is None
+            single = isinstance(op, ops.LoadPanels) and op.start is None
             unit = TMA_ALIGN if single else 8 * SWIZZLE_SPAN[swizzle]
             if op.offset % unit:
                 yield op, f"a tile of swizzle {swizzle} must start at a multiple of {unit} bytes"
@@ -200,11 +215,11 @@ def _alignments(kernel: Kernel) -> dict[Value, int]:
     for op in kernel.ops:
         for value in operands(op):
             if isinstance(value.type, Shared):
-                plain = isinstance(op, m.LoadShared)
-                if isinstance(op, (m.LoadPanels, m.TmaLoad)):
-                    named = made.get(op.map) if isinstance(op, m.TmaLoad) else op
+                plain = isinstance(op, ops.LoadShared)
+                if isinstance(op, (ops.LoadPanels, ops.TmaLoad)):
+                    named = made.get(op.map) if isinstance(op, ops.TmaLoad) else op
                     plain = getattr(named, "swizzle", "") == "none"
-                answers = isinstance(op, (b.ClaimCluster, b.ClaimedCluster))
+                answers = isinstance(op, (ops.ClcTryCancel, ops.ClcQueryCancel))
                 own = ANSWER_BYTES if answers else LINE_ALIGN if plain else SMEM_ALIGN
                 found[value] = max(found.get(value, 0), own)
     return found
@@ -214,11 +229,11 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
     """What some warpgroups take, others must have given back; and each partition says so, once."""
     partitions = [op for op in kernel.body if isinstance(op, Partition) and op.num_warpgroups]
     groups = sum(p.num_warpgroups for p in partitions)
-    sets = [[op for op in walk(p.body) if isinstance(op, b.SetMaxRegisters)] for p in partitions]
+    sets = [[op for op in walk(p.body) if isinstance(op, ops.Setmaxnreg)] for p in partitions]
     if not any(sets):
         for p in partitions:
             if p.registers:
-                yield p, f"no set_max_registers sets its {p.registers} registers per thread"
+                yield p, f"no setmaxnreg sets its {p.registers} registers per thread"
         return
     total = 0
     for p, found in zip(partitions, sets, strict=True):
@@ -239,12 +254,12 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
 
 
 def cluster_of(kernel: Kernel) -> int:
-    return next((op.cluster for op in kernel.body if isinstance(op, b.LaunchGrid)), 1)
+    return next((op.cluster for op in kernel.body if isinstance(op, ops.LaunchGrid)), 1)
 
 
 def reaches_others(op: Op) -> bool:
     """Whether it is about SMEM of other CTAs of the cluster."""
-    if isinstance(op, (b.ClaimCluster, m.StorePartials)):
+    if isinstance(op, (ops.ClcTryCancel, ops.StorePartials)):
         return op.ctas > 1
     if getattr(op, "cta_group", 1) > 1:
         return True
@@ -253,7 +268,10 @@ def reaches_others(op: Op) -> bool:
 
 @once
 def reaching(kernel: Kernel) -> Sequence[Op]:
-    """The ops of which that holds."""
+    """The members of which that holds."""
     said = [kernel.having(name) for name in ("cta_group", "cta", "multicast")]
-    own = (*kernel.of(b.ClaimCluster, m.StorePartials), *(op for ops in said for op in ops))
+    own = (
+        *kernel.of(ops.ClcTryCancel, ops.StorePartials),
+        *(op for members in said for op in members),
+    )
     return [op for op in own if reaches_others(op)]

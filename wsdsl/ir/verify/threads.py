@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import THREADS, Kernel, Op, Region, Threads, bound, operands, regions, results_of
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.types import Accumulator, Fragment
 
 WHOLE: tuple[Threads, ...] = ("warps", "warpgroup", "cta")
@@ -23,7 +23,7 @@ def threads_of(op: Op) -> Threads:
     told = THREADS[type(op)]
     if told != "any":
         return told
-    if isinstance(op, b.ArriveBarrier) and (op.each_warp or op.each_thread):
+    if isinstance(op, ops.MbarrierArrive) and (op.each_warp or op.each_thread):
         return "warpgroup"
     values = (*operands(op), *results_of(op), *bound(op))
     spread = any(isinstance(v.type, (Fragment, Accumulator)) for v in values)
@@ -35,7 +35,7 @@ def misplaced(op: Op, elected: bool) -> tuple[str, str]:
     threads = threads_of(op)
     if threads == "one" and not elected:
         return "needs exactly one thread", "put it in an `elect`"
-    if elected and isinstance(op, b.Elect):
+    if elected and isinstance(op, ops.Elect):
         return "is within an `elect` already", "remove the inner `elect`, and keep its body"
     if elected and threads in WHOLE:
         return "needs all threads of its warps", "move it out of the `elect`"
@@ -60,6 +60,6 @@ def ops_have_their_threads(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
                 yield op, f"{op_name(type(op))} {told}"
             for inner in regions(op):
                 inside = shared and not isinstance(op, Partition)
-                yield from visit(inner, elected or isinstance(op, b.Elect), inside, depth + 1)
+                yield from visit(inner, elected or isinstance(op, ops.Elect), inside, depth + 1)
 
     yield from visit(kernel.body, False, parted, 0)

@@ -6,20 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from wsdsl.ir import ops
 from wsdsl.ir import types as t
 from wsdsl.ir.hardware.block_scale_factors import are_scaled
 from wsdsl.ir.hardware.tcgen05_shapes import CELL_BITS, COLUMNS, LEAST_ALLOCATED, shape_fault
 from wsdsl.ir.hardware.wgmma_shapes import k_step, may_be_mn_major, sum_of
-from wsdsl.ir.op import Kernel, Op, Problem, Value, ops_of, walk
+from wsdsl.ir.op import Kernel, Op, Problem, Value, in_family, walk
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import tcgen05 as tm
-from wsdsl.ir.ops.fragment import MatrixOperand, Wgmma
-from wsdsl.ir.ops.mbarrier import SyncCluster, SyncCta
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import TmaLoad
+from wsdsl.ir.ops import Partition, SmemDescriptor, SyncCluster, SyncCta, TmaLoad, Wgmma
 from wsdsl.ir.verify.synchronization import cluster_of
 
-TENSOR_OPS = ops_of(tm)
+TENSOR_OPS = in_family("tcgen05")
 ADDRESS_BYTES = 4
 STORED_BITS = (16, 32)
 """Of elements that threads write to tensor memory."""
@@ -42,8 +39,8 @@ def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
     fenced: these stand on every path.
     """
     own = kernel.of(*TENSOR_OPS)
-    taken = kernel.of(tm.AllocateTensorMemory)
-    freed = kernel.of(tm.FreeTensorMemory)
+    taken = kernel.of(ops.Tcgen05Alloc)
+    freed = kernel.of(ops.Tcgen05Dealloc)
     if not own:
         return
     if len(taken) != 1 or len(freed) != 1:
@@ -54,13 +51,13 @@ def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
         yield taken[0], "tensor memory must be allocated and freed outside of any region"
         return
     first, last = body.index(taken[0]), body.index(freed[0])
-    parts = [i for i, op in enumerate(body) if isinstance(op, (Partition, tm.TensorColumns))]
+    parts = [i for i, op in enumerate(body) if isinstance(op, (Partition, ops.TmemColumns))]
     if not all(first < i < last for i in parts):
         yield taken[0], "tensor memory must be allocated before all partitions, and freed after"
         return
     begin, end = min(parts, default=last), max(parts, default=first)
     kind = SyncCluster if taken[0].cta_group > 1 else SyncCta
-    told = f"tensor_fence, {op_name(kind)}, tensor_fence(after)"
+    told = f"tcgen05_fence, {op_name(kind)}, tcgen05_fence(after)"
     if not _meets(body[first + 1 : begin], kind):
         yield taken[0], f"all threads must synchronize after the allocation: {told}"
     if not _meets(body[end + 1 : last], kind):
@@ -71,13 +68,13 @@ def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
         yield freed[0], f"the free names {freed[0].memory}, not {taken[0].result}"
 
 
-def _meets(ops: list[Op], kind: type[Op]) -> bool:
+def _meets(members: list[Op], kind: type[Op]) -> bool:
     wanted: list[Callable[[Op], bool]] = [
-        lambda op: isinstance(op, tm.TensorFence) and not op.after,
+        lambda op: isinstance(op, ops.Tcgen05Fence) and not op.after,
         lambda op: isinstance(op, kind) and not getattr(op, "relaxed", False),
-        lambda op: isinstance(op, tm.TensorFence) and op.after,
+        lambda op: isinstance(op, ops.Tcgen05Fence) and op.after,
     ]
-    for op in ops:
+    for op in members:
         if wanted and wanted[0](op):
             wanted.pop(0)
     return not wanted
@@ -85,8 +82,8 @@ def _meets(ops: list[Op], kind: type[Op]) -> bool:
 
 def columns_are_allocated(kernel: Kernel) -> Iterator[Problem]:
     taken: list[tuple[int, int]] = []
-    for op in kernel.of(tm.AllocateTensorMemory, tm.TensorColumns):
-        if isinstance(op, tm.AllocateTensorMemory):
+    for op in kernel.of(ops.Tcgen05Alloc, ops.TmemColumns):
+        if isinstance(op, ops.Tcgen05Alloc):
             num = op.result.type_as(t.TensorMemory).columns
             if not LEAST_ALLOCATED <= num <= COLUMNS or num & (num - 1):
                 yield op, f"{num} columns: not a power of two from {LEAST_ALLOCATED} to {COLUMNS}"
@@ -105,7 +102,7 @@ def columns_are_allocated(kernel: Kernel) -> Iterator[Problem]:
 def products_fit(kernel: Kernel) -> Iterator[Problem]:
     """Every field of the descriptors: types, shape, depth, order of operands and columns."""
     made = kernel.definers
-    for op in kernel.of(tm.TensorProduct):
+    for op in kernel.of(ops.Tcgen05Mma):
         a, b = (t.DTYPES.get(name) for name in op.dtypes)
         taken = are_scaled if op.scales is not None else sum_of
         total = taken(a, b) if a and b else None
@@ -128,9 +125,9 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
             held = made.get(value)
             if value is op.a and isinstance(value.type, t.Columns):
                 yield from _operand_in_columns(op, a)
-            elif not isinstance(value.type, t.SmemDescriptor):
+            elif not isinstance(value.type, t.MatrixDescriptor):
                 yield op, f"{value} is not an smem descriptor"
-            elif isinstance(held, MatrixOperand):
+            elif isinstance(held, SmemDescriptor):
                 along, deep = held.rows, held.columns
                 along, deep = (along, deep) if held.k_major else (deep, along)
                 if (held.dtype, held.k_major) != (dtype, k_major):
@@ -139,7 +136,7 @@ def products_fit(kernel: Kernel) -> Iterator[Problem]:
                     yield op, f"{extent} x {op.k} elements exceed a tile of {along} x {deep}"
 
 
-def _operand_in_columns(op: tm.TensorProduct, dtype: t.DType) -> Iterator[Problem]:
+def _operand_in_columns(op: ops.Tcgen05Mma, dtype: t.DType) -> Iterator[Problem]:
     yield from _within(op, op.a, op.a_column, op.a_columns)
     if op.a_state is None:
         yield op, f"a_state must name the item of {op.a}"
@@ -157,7 +154,7 @@ def _is_stored(kind: t.Fragment) -> bool:
 def _rows(kernel: Kernel) -> dict[Value, set[int]]:
     """M extents of the MMAs that access each TMEM buffer."""
     rows = dict[Value, set[int]]()
-    for op in kernel.of(tm.TensorProduct):
+    for op in kernel.of(ops.Tcgen05Mma):
         for value in (op.sums, op.a):
             rows.setdefault(value, set()).add(op.rows)
     return rows
@@ -166,9 +163,9 @@ def _rows(kernel: Kernel) -> dict[Value, set[int]]:
 def stores_fit(kernel: Kernel) -> Iterator[Problem]:
     """Of operands, or of sums that products go on with, in the lanes that these read."""
     rows, bits_of = _rows(kernel), dict[Value, int]()
-    for op in kernel.of(tm.TensorProduct):
+    for op in kernel.of(ops.Tcgen05Mma):
         bits_of |= {op.sums: CELL_BITS, op.a: t.DTYPES[op.dtype].bits}
-    for op in kernel.of(tm.TensorStore):
+    for op in kernel.of(ops.Tcgen05St):
         kind = op.value.type
         if not isinstance(kind, t.Fragment) or not _is_stored(kind):
             yield op, f"a store needs 64 rows, columns in steps of 8, 16 or 32 bits, not {kind}"
@@ -186,8 +183,8 @@ def stores_fit(kernel: Kernel) -> Iterator[Problem]:
 def stores_are_whole(kernel: Kernel) -> Iterator[Problem]:
     """Of both halves of the lanes, where products read all of them."""
     rows = _rows(kernel)
-    stored = dict[tuple[Value, Value], list[tm.TensorStore]]()
-    for op in kernel.of(tm.TensorStore):
+    stored = dict[tuple[Value, Value], list[ops.Tcgen05St]]()
+    for op in kernel.of(ops.Tcgen05St):
         stored.setdefault((op.columns, op.state), []).append(op)
     for (columns, _), own in stored.items():
         halves = [{(op.column, op.width) for op in own if op.half == half} for half in (0, 1)]
@@ -198,7 +195,7 @@ def stores_are_whole(kernel: Kernel) -> Iterator[Problem]:
 def loads_fit(kernel: Kernel) -> Iterator[Problem]:
     """Of lanes that products write, into registers that are waited for."""
     rows = _rows(kernel)
-    for op in kernel.of(tm.TensorLoad):
+    for op in kernel.of(ops.Tcgen05Ld):
         kind = op.result.type
         if not isinstance(kind, t.Accumulator) or kind.rows != 64 or kind.columns % 8:
             yield op, f"a load needs 64 rows and a multiple of 8 columns, not {kind}"
@@ -208,23 +205,23 @@ def loads_fit(kernel: Kernel) -> Iterator[Problem]:
         yield from _within(op, op.sums, op.column, kind.columns)
         if op.half and rows.get(op.sums) == {64}:
             yield op, HALF
-    for op in kernel.of(tm.TensorWait):
+    for op in kernel.of(ops.Tcgen05WaitLd):
         for load, value in zip(op.loads, op.result, strict=False):
             kind = load.type_as(t.Accumulator)
             rest = kind.dtype, kind.rows, kind.columns
             if value.type != t.Fragment(*rest):
-                yield op, f"tensor_wait of {load} cannot give {value.type}"
+                yield op, f"tcgen05_wait_ld of {load} cannot give {value.type}"
         if len(op.loads) != len(op.result):
             yield op, f"{len(op.loads)} loads and {len(op.result)} results differ in number"
 
 
 def warpgroups_have_columns_of_their_own(kernel: Kernel) -> Iterator[Problem]:
     """Those of a partition that run the same loads and stores."""
-    for p in kernel.of(Partition) if kernel.of(tm.TensorLoad, tm.TensorStore) else ():
+    for p in kernel.of(Partition) if kernel.of(ops.Tcgen05Ld, ops.Tcgen05St) else ():
         for op in walk(p.body):
-            if not isinstance(op, (tm.TensorLoad, tm.TensorStore)):
+            if not isinstance(op, (ops.Tcgen05Ld, ops.Tcgen05St)):
                 continue
-            kind = (op.sums if isinstance(op, tm.TensorLoad) else op.columns).type
+            kind = (op.sums if isinstance(op, ops.Tcgen05Ld) else op.columns).type
             last = op.column + (p.num_warpgroups - 1) * op.apart + op.width
             if p.num_warpgroups > 1 and op.apart < op.width:
                 yield op, f"{p.num_warpgroups} warpgroups access the same columns"
@@ -234,30 +231,30 @@ def warpgroups_have_columns_of_their_own(kernel: Kernel) -> Iterator[Problem]:
 
 def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     """In the region that they stand in: loops and branches hand on fragments."""
-    loaded = {op.result: op for op in kernel.of(tm.TensorLoad)}
-    waits = {v for op in kernel.of(tm.TensorWait) for v in op.loads}
+    loaded = {op.result: op for op in kernel.of(ops.Tcgen05Ld)}
+    waits = {v for op in kernel.of(ops.Tcgen05WaitLd) for v in op.loads}
     for value, op in loaded.items():
         if value not in waits:
-            yield op, f"no tensor_wait waits for {value}"
-    for op in kernel.of(tm.TensorWait):
+            yield op, f"no tcgen05_wait_ld waits for {value}"
+    for op in kernel.of(ops.Tcgen05WaitLd):
         for value in op.loads:
             if value not in loaded:
-                yield op, f"{value} is not the result of a tensor_load"
+                yield op, f"{value} is not the result of a tcgen05_ld"
 
 
 def products_have_a_thread_of_their_own(kernel: Kernel) -> Iterator[Problem]:
     """Products of two threads are in no order; and who reads sums is not one thread."""
-    if not kernel.of(tm.TensorProduct):
+    if not kernel.of(ops.Tcgen05Mma):
         return
     parts = [op for op in kernel.body if isinstance(op, Partition)]
-    makers = [p for p in parts if any(isinstance(o, tm.TensorProduct) for o in walk(p.body))]
+    makers = [p for p in parts if any(isinstance(o, ops.Tcgen05Mma) for o in walk(p.body))]
     for p in makers[1:]:
         yield p, "only one partition can issue MMAs into tensor memory"
     for p in makers:
-        if any(isinstance(o, (tm.TensorLoad, tm.TensorStore)) for o in walk(p.body)):
+        if any(isinstance(o, (ops.Tcgen05Ld, ops.Tcgen05St)) for o in walk(p.body)):
             yield p, "the partition of the MMAs cannot load or store accumulators"
     inside = {id(o) for p in parts for o in walk(p.body)}
-    for op in kernel.of(tm.TensorProduct):
+    for op in kernel.of(ops.Tcgen05Mma):
         if id(op) not in inside:
             yield op, "MMAs must be within a partition"
 

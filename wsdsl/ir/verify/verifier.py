@@ -16,7 +16,7 @@ from types import ModuleType
 from wsdsl.diagnostics import Finding, VerifyError
 from wsdsl.ir.analysis import early_start
 from wsdsl.ir.analysis.launch_narrowing import each_width, narrowing_of
-from wsdsl.ir.hardware.scale_factor_atoms import in_atoms
+from wsdsl.ir.analysis.scale_factor_indices import in_atoms
 from wsdsl.ir.op import (
     Kernel,
     Level,
@@ -30,9 +30,19 @@ from wsdsl.ir.op import (
     results_of,
 )
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.stage import SlotElements
-from wsdsl.ir.ops.tile import BESIDE_FIRST, COMPARISONS, Block, Cast, Contract, If, Load, Map, Yield
+from wsdsl.ir.ops import (
+    BESIDE_FIRST,
+    COMPARISONS,
+    Block,
+    Cast,
+    Contract,
+    If,
+    Load,
+    Map,
+    Partition,
+    SlotElements,
+    Yield,
+)
 from wsdsl.ir.printer import IR_HINT, print_head
 from wsdsl.ir.rewriter import definitions
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tile, Value

@@ -6,10 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel, Problem, Value, operands
-from wsdsl.ir.ops.fragment import Iota
-from wsdsl.ir.ops.mbarrier import LaunchGrid
-from wsdsl.ir.ops.smem import AllocateGlobal, LoadGlobal, StoreGlobal
-from wsdsl.ir.ops.tile import Load, Store
+from wsdsl.ir.ops import AllocateGlobal, Iota, LaunchGrid, Load, LoadGlobal, Store, StoreGlobal
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Fragment, Tensor
 

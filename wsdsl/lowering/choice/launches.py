@@ -19,7 +19,7 @@ L2 for the first ones meanwhile (`early_loads.py`), and gain more.
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.ops.tile import ForTiles, Load
+from wsdsl.ir.ops import ForTiles, Load
 from wsdsl.ir.rewriter import made_of
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.model.predict import Prediction, predicted

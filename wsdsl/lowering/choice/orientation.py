@@ -8,7 +8,7 @@ clusters fit.
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import Contract, Load, Store
+from wsdsl.ir.ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.model.workload import FEW_COLUMNS, scales_products

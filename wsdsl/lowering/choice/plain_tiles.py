@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import ForTiles, Load
+from wsdsl.ir.ops import ForTiles, Load
 from wsdsl.ir.types import THREADS, Role, Sizes
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_size, num_shares

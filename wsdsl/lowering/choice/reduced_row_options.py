@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import ForTiles, Load, Reduce
+from wsdsl.ir.ops import ForTiles, Load, Reduce
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import axis_sizes

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from wsdsl.ir.op import Kernel, Value, once
-from wsdsl.ir.ops.tile import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Store
+from wsdsl.ir.ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Store
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.choice.held_row_options import with_fewer_elements

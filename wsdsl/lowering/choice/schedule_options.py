@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import Contract
 from wsdsl.ir.types import Sizes, Tile
 from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel, once, walk
-from wsdsl.ir.ops.tile import Store
+from wsdsl.ir.ops import Store
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.choice.tile_sizes import has_room, slots_of
 from wsdsl.lowering.cooperation import cluster_size

@@ -22,7 +22,7 @@ import math
 from itertools import islice
 
 from wsdsl.ir.hardware.target import Target
-from wsdsl.ir.ops.tile import Store
+from wsdsl.ir.ops import Store
 from wsdsl.ir.types import Axis, Sizes
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.cooperation import cluster_along, cluster_size

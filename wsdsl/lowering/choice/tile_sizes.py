@@ -19,7 +19,7 @@ import dataclasses
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import ForTiles, Load
+from wsdsl.ir.ops import ForTiles, Load
 from wsdsl.ir.types import THREADS, Sizes
 from wsdsl.lowering import footprint
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes

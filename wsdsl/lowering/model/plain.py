@@ -14,7 +14,7 @@ from functools import reduce
 
 from wsdsl.ir.hardware.histogram_layout import WARP, WORD
 from wsdsl.ir.op import Kernel, Op, Value, once, operands, results_of
-from wsdsl.ir.ops.tile import Cast, ForTiles, Load, Map, Reduce, Store
+from wsdsl.ir.ops import Cast, ForTiles, Load, Map, Reduce, Store
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import THREADS, Axis, Sizes, Tile
 from wsdsl.lowering.axes import axes_of, is_scattered

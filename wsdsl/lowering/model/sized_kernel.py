@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import ForEach, ForTiles
+from wsdsl.ir.ops import ForEach, ForTiles
 from wsdsl.ir.types import Axis, Role, Sizes, Tensor
 from wsdsl.lowering.axes import axes_of, output_nest
 from wsdsl.lowering.passes.fit_last_tiles import units_within

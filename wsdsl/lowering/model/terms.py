@@ -12,7 +12,7 @@ from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.hardware.wgmma_shapes import K_BYTES, MAX_COLUMNS, ROWS, k_step
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of, uses
-from wsdsl.ir.ops.tile import Bitcast, Cast, Contract, Index, Load, Lookup, Map
+from wsdsl.ir.ops import Bitcast, Cast, Contract, Index, Load, Lookup, Map
 from wsdsl.ir.types import Axis, Role, Sizes, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.axis_blocks import block_of

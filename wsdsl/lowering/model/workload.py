@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wsdsl.ir.op import Kernel, Makers, once, results_of
-from wsdsl.ir.ops.tile import Contract, End, ForTiles, Index, Load, Map, Store
+from wsdsl.ir.ops import Contract, End, ForTiles, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Sizes, Tensor, Tile
 from wsdsl.lowering.axes import with_loops
 from wsdsl.lowering.cooperation import cluster_along

@@ -28,7 +28,7 @@ from collections import Counter
 
 from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
-from wsdsl.ir.ops.tile import Cast, Contract, Load, Map, Reduce, Store
+from wsdsl.ir.ops import Cast, Contract, Load, Map, Reduce, Store
 from wsdsl.ir.rewriter import Namer, rewrite
 from wsdsl.ir.types import F32, DType, Tile
 from wsdsl.lowering.axes import output_nest

@@ -2,10 +2,10 @@
 
 Before:
     %slots: shared<49152 x 4> = allocate_shared(label="slots")
-    %full: mbarrier<4> = allocate_barriers(label="full", arrivals=1)
+    %full: mbarrier<4> = allocate_mbarriers(label="full", arrivals=1)
 After:
     %slots: shared<49152 x 4> = allocate_shared(label="slots", offset=0)
-    %full: mbarrier<4> = allocate_barriers(label="full", arrivals=1, offset=229376)
+    %full: mbarrier<4> = allocate_mbarriers(label="full", arrivals=1, offset=229376)
 
 Tiles come first, at multiples of 1024 bytes, as swizzling wants, the largest in front: the ring of
 the products' operands. mbarriers come last, and the word that says where tensor memory begins. The
@@ -31,10 +31,7 @@ from collections.abc import Mapping
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel, Op, with_fields
-from wsdsl.ir.ops.mbarrier import AllocateBarriers
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import AllocateShared
-from wsdsl.ir.ops.tcgen05 import AllocateTensorMemory
+from wsdsl.ir.ops import AllocateMbarriers, AllocateShared, Partition, Tcgen05Alloc
 from wsdsl.ir.types import Barriers, Shared
 from wsdsl.lowering.schedule_findings import smem_fault
 
@@ -47,11 +44,11 @@ def allocate_shared(kernel: Kernel) -> Kernel:
         offsets[op] = -(-used // SMEM_ALIGN) * SMEM_ALIGN
         used = offsets[op] + _size(op)
     for op in kernel.body:
-        if isinstance(op, AllocateBarriers):
+        if isinstance(op, AllocateMbarriers):
             offsets[op] = used
             used += 8 * op.result.type_as(Barriers).num
     for op in kernel.body:
-        if isinstance(op, AllocateTensorMemory):
+        if isinstance(op, Tcgen05Alloc):
             offsets[op] = used
             used += 8
     if used > kernel.target.smem_bytes:
@@ -62,7 +59,7 @@ def allocate_shared(kernel: Kernel) -> Kernel:
 
 
 def _placed(op: Op, offsets: Mapping[Op, int]) -> Op:
-    if isinstance(op, (AllocateShared, AllocateBarriers, AllocateTensorMemory)):
+    if isinstance(op, (AllocateShared, AllocateMbarriers, Tcgen05Alloc)):
         return with_fields(op, offset=offsets[op])
     if isinstance(op, Partition):
         flags = ("in_order", "late_loads", "copies_ahead", "order_barriers")

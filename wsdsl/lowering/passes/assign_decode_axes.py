@@ -1,14 +1,14 @@
 """Give the axes of a decode partition names and roles of their own.
 
 Before:
-    %ring = circular_buffer(depth=4, layouts=((i8[n, k],),))
+    %ring = pipeline(depth=4, layouts=((i8[n, k],),))
     partition(role="decode") {
       for_work(index=(%m: axis<m of M by 128 rows>, %n: axis<n of N by 256 columns>), ...) {
         for_tiles(index=%k: axis<k of K by 64>) {
           %slot = consumer_wait(ring=%ring)
           %w: i8[n, k] = slot_elements(slot=%slot, field=0, tensor=%W, index=(%n, %k))
 After:
-    %ring = circular_buffer(depth=4, layouts=((i8[n_decode, k_decode],),))
+    %ring = pipeline(depth=4, layouts=((i8[n_decode, k_decode],),))
     partition(role="decode") {
       for_work(index=(%m: axis<m of M by 128 rows>, %n: axis<n_decode of N by 256 rows>), ...) {
         for_tiles(index=%k: axis<k_decode of K by 64 columns>) {
@@ -27,9 +27,15 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of, with_fields
-from wsdsl.ir.ops.pipeline import CircularBuffer, Partition
-from wsdsl.ir.ops.stage import ConsumerWait, ProducerAcquire, StoreToSlot
-from wsdsl.ir.ops.tile import ReduceBlocks, Whole
+from wsdsl.ir.ops import (
+    ConsumerWait,
+    Partition,
+    Pipeline,
+    ProducerAcquire,
+    ReduceBlocks,
+    StoreToSlot,
+    Whole,
+)
 from wsdsl.ir.rewriter import Namer, definitions, retype, rewrite, walk
 from wsdsl.ir.types import Axis, Role, Tile, Type
 from wsdsl.lowering.axes import axes_of
@@ -39,7 +45,7 @@ def assign_decode_axes(kernel: Kernel) -> Kernel:
     body = list(kernel.body)
     for place, op in enumerate(kernel.body):
         if isinstance(op, Partition) and op.role == "decode":
-            rings = {ring.result: ring for ring in body if isinstance(ring, CircularBuffer)}
+            rings = {ring.result: ring for ring in body if isinstance(ring, Pipeline)}
             others = tuple(other for other in kernel.body if other is not op)
             names = _names(kernel, others, _roles(op, rings))
             change = _change(names)
@@ -48,14 +54,14 @@ def assign_decode_axes(kernel: Kernel) -> Kernel:
             read = {inner.ring for inner in walk(op.body) if isinstance(inner, ConsumerWait)}
             body = [
                 _laid_out(ring, change)
-                if isinstance(ring, CircularBuffer) and ring.result in read
+                if isinstance(ring, Pipeline) and ring.result in read
                 else ring
                 for ring in body
             ]
     return kernel.with_body(tuple(body))
 
 
-def _roles(partition: Partition, rings: dict[Value, CircularBuffer]) -> dict[str, Role]:
+def _roles(partition: Partition, rings: dict[Value, Pipeline]) -> dict[str, Role]:
     """Of the axes of what the partition writes, whose lines run along the last one."""
     slots = {op.result: op for op in walk(partition.body) if isinstance(op, ProducerAcquire)}
     found: dict[str, Role] = {}
@@ -120,7 +126,7 @@ def _retyped(
     return rewrite(made, lambda op: (_over(op, names),))
 
 
-def _laid_out(op: CircularBuffer, change: Callable[[Type], Type]) -> CircularBuffer:
+def _laid_out(op: Pipeline, change: Callable[[Type], Type]) -> Pipeline:
     changed = [[change(tile) for tile in layout] for layout in op.layouts]
     layouts = tuple(tuple(t for t in layout if isinstance(t, Tile)) for layout in changed)
     return with_fields(op, layouts=layouts)

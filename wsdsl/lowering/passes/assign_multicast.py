@@ -1,7 +1,7 @@
 """Find the tiles that several CTAs of a cluster want, so that each loads a part for all of them.
 
 Before:
-    %ring = circular_buffer(depth=4, layouts=((bf16[m, k], bf16[n, k]),), consumers=2)
+    %ring = pipeline(depth=4, layouts=((bf16[m, k], bf16[n, k]),), consumers=2)
     partition(role="load") {
       for_work(index=(%m, %n), dims=("M", "N"), cluster=(2, 1)) {
         for_tiles(index=%k) {
@@ -9,7 +9,7 @@ Before:
           load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
           load_to_slot(slot=%slot, field=1, tensor=%B, index=(%n, %k))
 After:
-    %ring = circular_buffer(depth=4, layouts=(...), consumers=2, multicast=(((2, 1),),))
+    %ring = pipeline(depth=4, layouts=(...), consumers=2, multicast=(((2, 1),),))
           ...
           load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
           load_to_slot(slot=%slot, field=1, tensor=%B, index=(%n, %k), multicast=((2, 1),))
@@ -36,8 +36,7 @@ from collections.abc import Sequence
 
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops.pipeline import CircularBuffer, ForWork, Partition
-from wsdsl.ir.ops.stage import LoadToSlot, ProducerAcquire, with_tails
+from wsdsl.ir.ops import ForWork, LoadToSlot, Partition, Pipeline, ProducerAcquire, with_tails
 from wsdsl.ir.rewriter import rewrite, walk
 from wsdsl.lowering.cta_pairs import different_tiles, in_pairs, joint_rings
 from wsdsl.lowering.dependence import depending, loops_depend
@@ -68,7 +67,7 @@ def assign_multicast(kernel: Kernel) -> Kernel:
     def change(op: Op) -> tuple[Op]:
         if isinstance(op, LoadToSlot):
             op = with_fields(op, multicast=found.get(op, ()))
-        elif isinstance(op, CircularBuffer):
+        elif isinstance(op, Pipeline):
             op = with_fields(op, multicast=tuple(groups.get(op.result, ())))
         elif isinstance(op, Partition):
             op = with_tails(op, groups.keys())

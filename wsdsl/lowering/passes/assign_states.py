@@ -22,22 +22,30 @@ Why here: afterwards each slot operation can be lowered by itself.
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
-from wsdsl.ir.ops import stage as s
-from wsdsl.ir.ops.mbarrier import Advance, ForRange, InitialState
-from wsdsl.ir.ops.pipeline import AddInCluster, CircularBuffer, Partition, with_partitions
-from wsdsl.ir.ops.tile import If, Yield
+from wsdsl.ir.ops import (
+    Advance,
+    ClusterReduce,
+    ForRange,
+    If,
+    InitialState,
+    Partition,
+    Pipeline,
+    Yield,
+    with_partitions,
+)
 from wsdsl.ir.rewriter import Namer, walk
 from wsdsl.ir.types import State
 
-TAKES = (s.ProducerAcquire, s.ConsumerWait, s.SkipSlot, s.TakeSubtiles, AddInCluster)
+TAKES = (ops.ProducerAcquire, ops.ConsumerWait, ops.SkipSlot, ops.TakeSubtiles, ClusterReduce)
 """What takes a slot, or passes it over."""
 States = dict[Value, Value]
 """The current state of every ring."""
 
 
 def assign_states(kernel: Kernel) -> Kernel:
-    rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
+    rings = {op.result: op for op in kernel.body if isinstance(op, Pipeline)}
     return with_partitions(kernel, _Threading(rings, Namer.of(kernel)).partition)
 
 
@@ -48,7 +56,7 @@ def _rings_in(region: Region) -> list[Value]:
 
 
 class _Threading:
-    def __init__(self, rings: dict[Value, CircularBuffer], namer: Namer) -> None:
+    def __init__(self, rings: dict[Value, Pipeline], namer: Namer) -> None:
         self.rings, self.namer = rings, namer
 
     def state(self) -> Value:
@@ -57,7 +65,7 @@ class _Threading:
     def partition(self, op: Partition) -> Partition:
         states: States = {}
         first: list[Op] = []
-        filled = {inner.ring for inner in walk(op.body) if isinstance(inner, s.ProducerAcquire)}
+        filled = {inner.ring for inner in walk(op.body) if isinstance(inner, ops.ProducerAcquire)}
         for ring in _rings_in(op.body):
             states[ring] = self.state()
             parity = 1 if ring in filled else 0
@@ -73,14 +81,14 @@ class _Threading:
                     made.append(op)
                 case _ if isinstance(op, TAKES):
                     assert op.ring is not None
-                    if not isinstance(op, s.SkipSlot):
+                    if not isinstance(op, ops.SkipSlot):
                         made.append(with_fields(op, state=states[op.ring]))
                     ring = self.rings[op.ring]
                     for _ in ring.parts or (0,):
                         before, states[op.ring] = states[op.ring], self.state()
                         ends = dict(result=states[op.ring], state=before)
                         made.append(Advance(**ends, num=ring.depth, loc=op.loc))
-                case s.ProducerTail() | s.NoSlot():
+                case ops.ProducerTail() | ops.NoSlot():
                     made.append(with_fields(op, state=states[op.ring]))
                 case ForRange():
                     made.append(self.loop(op, states))

@@ -35,7 +35,7 @@ from __future__ import annotations
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, Makers, Region, Value, with_fields
-from wsdsl.ir.ops.tile import Constant, DimSize, End, ForTiles, Load, Map
+from wsdsl.ir.ops import Constant, DimSize, End, ForTiles, Load, Map
 from wsdsl.ir.rewriter import Namer, with_regions
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.builder import INT, Builder

@@ -22,7 +22,7 @@ from typing import TypeVar
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
 from wsdsl.ir.hardware.target import Target
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.ops.tile import Contract, ForEach
+from wsdsl.ir.ops import Contract, ForEach
 from wsdsl.ir.types import Sizes
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes

@@ -12,13 +12,13 @@ After:
       %s3, ... = for_range(index=%work, start=%cta, stop=%num_work, step=%num_ctas, claimed=True,
                            init=(%s, %read, %asked, %cta), args=(%s1, %read1, %asked1, ...)) {
         ... copies ...
-        arrive_expect_tx(barriers=%full, state=%read1, tx_bytes=16)
-        wait_barrier(barriers=%empty, state=%asked1)
-        claim_cluster(shared=%claims, state=%asked1, barriers=%full)
-        wait_barrier(barriers=%full, state=%read1)
-        %next: i32 = claimed_cluster(shared=%claims, state=%read1)
+        mbarrier_arrive_expect_tx(barriers=%full, state=%read1, tx_bytes=16)
+        mbarrier_wait(barriers=%empty, state=%asked1)
+        clc_try_cancel(shared=%claims, state=%asked1, barriers=%full)
+        mbarrier_wait(barriers=%full, state=%read1)
+        %next: i32 = clc_query_cancel(shared=%claims, state=%read1)
         fence_async_proxy()
-        arrive_barrier(barriers=%empty, state=%read1)
+        mbarrier_arrive(barriers=%empty, state=%read1)
         yield(values=(%s2, %read2, %asked2, %next))
       }
     }
@@ -38,12 +38,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Value, with_fields
-from wsdsl.ir.ops import mbarrier as bar
-from wsdsl.ir.ops.clc import ANSWER_BYTES, DEPTH
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import AllocateShared
-from wsdsl.ir.ops.tile import Yield
+from wsdsl.ir.ops import ANSWER_BYTES, DEPTH, AllocateShared, Partition, Yield
 from wsdsl.ir.rewriter import Namer, yielded
 from wsdsl.ir.types import Barriers, Shared, State
 from wsdsl.lowering.builder import FLAG, INT, Builder
@@ -59,7 +56,7 @@ FIRST = 0
 
 
 def claim_tiles(kernel: Kernel) -> Kernel:
-    grid = next((op for op in kernel.body if isinstance(op, bar.LaunchGrid)), None)
+    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
     if grid is None or grid.scheduler != "dynamic":
         return kernel
     readers = [op for op in kernel.body if isinstance(op, Partition) and _work_loop(kernel, op)]
@@ -74,11 +71,11 @@ def claim_tiles(kernel: Kernel) -> Kernel:
     return kernel.with_body(declared_in(body, ring.declared(returned)))
 
 
-def _work_loop(kernel: Kernel, op: Partition) -> bar.ForRange | None:
+def _work_loop(kernel: Kernel, op: Partition) -> ops.ForRange | None:
     made = kernel.definers
-    loops = (o for o in op.body if isinstance(o, bar.ForRange))
+    loops = (o for o in op.body if isinstance(o, ops.ForRange))
     return next(
-        (o for o in loops if isinstance(made.get(o.start), (bar.CtaIndex, bar.ClusterIndex))), None
+        (o for o in loops if isinstance(made.get(o.start), (ops.CtaIndex, ops.ClusterIndex))), None
     )
 
 
@@ -100,8 +97,8 @@ class _Ring:
     def declared(self, returned: int) -> list[Op]:
         return [
             AllocateShared(result=self.claims, label=self.claims.name),
-            bar.AllocateBarriers(result=self.full, label=self.full.name, arrivals=1),
-            bar.AllocateBarriers(result=self.empty, label=self.empty.name, arrivals=returned),
+            ops.AllocateMbarriers(result=self.full, label=self.full.name, arrivals=1),
+            ops.AllocateMbarriers(result=self.empty, label=self.empty.name, arrivals=returned),
         ]
 
 
@@ -123,9 +120,9 @@ class _Reader:
     def partition(self) -> Partition:
         at = self.of.body.index(self.loop)
         self.b.loc = self.loop.loc
-        with self.b.region() as ops:
+        with self.b.region() as members:
             self.claimed()
-        body = (*self.of.body[:at], *ops, *self.of.body[at + 1 :])
+        body = (*self.of.body[:at], *members, *self.of.body[at + 1 :])
         return dataclasses.replace(self.of, body=body)
 
     def claimed(self) -> None:
@@ -133,18 +130,18 @@ class _Reader:
         b, loop = self.b, self.loop
         first: Value | None = None
         if self.asks and self.ring.ctas > 1:
-            rank = b.add(bar.CtaRank(result=b.value("rank", INT), loc=b.loc)).result
+            rank = b.add(ops.CtaRank(result=b.value("rank", INT), loc=b.loc)).result
             first = b.map("eq", rank, b.integer(FIRST), type=FLAG, wish="asks")
         other = b.integer(FIRST) if self.ring.ctas > 1 else None
         parities = (0, 1) if self.asks else (0,)
-        states = [self.state(bar.InitialState, parity=parity) for parity in parities]
+        states = [self.state(ops.InitialState, parity=parity) for parity in parities]
         args = [b.value("s", State()) for _ in states]
         with b.region() as body:
             b.ops += loop.body[:-1]
             if self.asks:
                 self.ask(args[0], args[1], first)
             following = self.read(args[0], other)
-            handed = [self.state(bar.Advance, state=arg, num=DEPTH) for arg in args]
+            handed = [self.state(ops.Advance, state=arg, num=DEPTH) for arg in args]
             b.add(Yield(values=(*yielded(loop.body), *handed, following), loc=loop.loc))
         results = [b.value("s", State()) for _ in states]
         result = (*loop.result, *results, b.value("last", INT))
@@ -157,40 +154,40 @@ class _Reader:
             with b.when(first):
                 b.ops += self.by_one(waits)
 
-    def state(self, kind: type[bar.InitialState | bar.Advance], **told: Any) -> Value:
+    def state(self, kind: type[ops.InitialState | ops.Advance], **told: Any) -> Value:
         return self.b.make(kind, "s", State(), loc=self.b.loc, **told)
 
     def ask(self, read: Value, asked: Value, first: Value | None) -> None:
         """For the tile behind this one. Each CTA of the cluster gets the answer, and expects it."""
         b, ring = self.b, self.ring
         claim = (
-            bar.WaitBarrier(barriers=ring.empty, state=asked, loc=b.loc),
-            bar.ClaimCluster(
+            ops.MbarrierWait(barriers=ring.empty, state=asked, loc=b.loc),
+            ops.ClcTryCancel(
                 shared=ring.claims, state=asked, barriers=ring.full, ctas=ring.ctas, loc=b.loc
             ),
         )
-        with b.region() as ops:
+        with b.region() as members:
             expected = dict[str, Any](state=read, tx_bytes=ANSWER_BYTES, loc=b.loc)
-            b.add(bar.ArriveExpectTx(barriers=ring.full, **expected))
+            b.add(ops.MbarrierArriveExpectTx(barriers=ring.full, **expected))
             if first is None:
                 b.ops += claim
             else:
                 with b.when(first):
                     b.ops += claim
-        b.ops += self.by_one(ops)
+        b.ops += self.by_one(members)
 
     def read(self, state: Value, other: Value | None) -> Value:
         b, ring = self.b, self.ring
-        b.add(bar.WaitBarrier(barriers=ring.full, state=state, loc=b.loc))
+        b.add(ops.MbarrierWait(barriers=ring.full, state=state, loc=b.loc))
         answer = dict[str, Any](shared=ring.claims, state=state, ctas=ring.ctas)
-        made = b.make(bar.ClaimedCluster, "next", INT, **answer)
-        b.add(bar.FenceAsyncProxy(loc=b.loc))
+        made = b.make(ops.ClcQueryCancel, "next", INT, **answer)
+        b.add(ops.FenceAsyncProxy(loc=b.loc))
         if not self.alone:
-            b.add(bar.SyncWarp(loc=b.loc))
+            b.add(ops.SyncWarp(loc=b.loc))
         where = dict[str, Any](barriers=ring.empty, state=state, cta=other, loc=b.loc)
-        b.add(bar.ArriveBarrier(each_warp=not self.alone, **where))
+        b.add(ops.MbarrierArrive(each_warp=not self.alone, **where))
         return made
 
-    def by_one(self, ops: list[Op]) -> list[Op]:
+    def by_one(self, members: list[Op]) -> list[Op]:
         """What one thread does: of all, or that is alone."""
-        return ops if self.alone else [bar.Elect(body=tuple(ops), loc=self.b.loc)]
+        return members if self.alone else [ops.Elect(body=tuple(members), loc=self.b.loc)]

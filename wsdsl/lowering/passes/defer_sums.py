@@ -31,9 +31,7 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import AxisAt, FoldRows, Partition, with_partitions
-from wsdsl.ir.ops.tile import Full, Map, Reduce
+from wsdsl.ir.ops import AxisAt, FoldRows, ForRange, Full, Map, Partition, Reduce, with_partitions
 from wsdsl.ir.rewriter import Namer, retype, used_inside, uses, with_regions, yielded
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.axes import axes_of

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import compress
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of, with_fields
-from wsdsl.ir.ops.tile import ForEach, ForTiles, If, Whole, Yield
+from wsdsl.ir.ops import ForEach, ForTiles, If, Whole, Yield
 from wsdsl.ir.rewriter import walk, with_regions, yielded
 from wsdsl.ir.types import Axis, Tile
 

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import Namer, definitions, rewrite
 from wsdsl.ir.types import BOOL, F32, I32, Axis, DType, Tile
 from wsdsl.lowering.builder import INT, Builder, with_dtype
@@ -34,19 +34,19 @@ LOWEST, NAN = -(2**31), 0x7FC00000
 
 
 def expand_top_k(kernel: Kernel) -> Kernel:
-    if not kernel.of(t.TopK):
+    if not kernel.of(ops.TopK):
         return kernel
     axes = {v.type.name: v for v in definitions(kernel) if isinstance(v.type, Axis)}
     namer, sizes = Namer.of(kernel), dict(kernel.sizes)
 
     # What the values and the places of one call have in common is said once, where the first is.
-    calls: dict[object, list[t.TopK]] = {}
-    for op in kernel.of(t.TopK):
+    calls: dict[object, list[ops.TopK]] = {}
+    for op in kernel.of(ops.TopK):
         calls.setdefault((op.x, op.axis, op.into, op.before, op.loc), []).append(op)
     firsts = {each[0].result: each for each in calls.values()}
 
     def change(op: Op) -> Iterable[Op]:
-        if not isinstance(op, t.TopK):
+        if not isinstance(op, ops.TopK):
             return (op,)
         call = firsts.get(op.result, [])
         made = _Expansion(namer, op, axes[op.axis])
@@ -65,13 +65,13 @@ class Source:
 
 
 class _Expansion(Builder):
-    def __init__(self, namer: Namer, op: t.TopK, axis: Value) -> None:
+    def __init__(self, namer: Namer, op: ops.TopK, axis: Value) -> None:
         super().__init__(namer)
         self.op, self.loc = op, op.loc
         self.rest = tuple(a for a in op.x.as_tile.axes if a != op.axis)
         self.dtype = op.x.as_tile.dtype
-        self.lowest, self.nowhere = self.constant(LOWEST, INT), self.constant(t.NOWHERE, INT)
-        index = self.make(t.Index, "index", Tile(I32, (op.axis,)), axis=axis)
+        self.lowest, self.nowhere = self.constant(LOWEST, INT), self.constant(ops.NOWHERE, INT)
+        index = self.make(ops.Index, "index", Tile(I32, (op.axis,)), axis=axis)
         self.sources = [Source(self.key(op.x), index, op.axis)]
         if op.before:
             values, places = op.before
@@ -80,11 +80,11 @@ class _Expansion(Builder):
     def apply(self, fn: str, *args: Value, axes: tuple[str, ...] | None = None) -> Value:
         """`axes`: the result's, if no argument has all of them."""
         axes = axes or max((v.as_tile.axes for v in args), key=len)
-        kind = Tile(BOOL if fn in t.COMPARISONS else args[-1].as_tile.dtype, axes)
-        return self.make(t.Map, fn, kind, fn=fn, args=args, wraps=fn == "sub")
+        kind = Tile(BOOL if fn in ops.COMPARISONS else args[-1].as_tile.dtype, axes)
+        return self.make(ops.Map, fn, kind, fn=fn, args=args, wraps=fn == "sub")
 
     def bits(self, x: Value, dtype: DType) -> Value:
-        return self.make(t.Bitcast, "bits", with_dtype(x, dtype), x=x)
+        return self.make(ops.Bitcast, "bits", with_dtype(x, dtype), x=x)
 
     def key(self, x: Value) -> Value:
         if self.dtype.is_float:
@@ -117,14 +117,14 @@ class _Expansion(Builder):
         made: Value | None = None
         for x, source in parts:
             wish, kind = "top" if fn == "max" else "at", Tile(I32, self.rest)
-            own = self.make(t.Reduce, wish, kind, fn=fn, x=x, axis=source.axis)
+            own = self.make(ops.Reduce, wish, kind, fn=fn, x=x, axis=source.axis)
             made = own if made is None else self.apply(fn, made, own)
         assert made is not None
         return made
 
-    def ops_of(self, call: Sequence[t.TopK], count: int) -> tuple[Op, ...]:
+    def ops_of(self, call: Sequence[ops.TopK], count: int) -> tuple[Op, ...]:
         into = self.op.into
-        place = self.make(t.Index, "place", Tile(I32, (into.as_axis.name,)), axis=into)
+        place = self.make(ops.Index, "place", Tile(I32, (into.as_axis.name,)), axis=into)
         found = [self.largest() for _ in range(max(1, count))]
         firsts = [self.apply("ge", place, self.constant(n, INT)) for n in range(1, len(found))]
         for op in call:
@@ -132,7 +132,7 @@ class _Expansion(Builder):
             made, axes = every[0], op.result.as_tile.axes
             for is_behind, own in zip(firsts, every[1:], strict=True):
                 made = self.apply("where", is_behind, own, made, axes=axes)
-            self.ops.append(t.Map(result=op.result, fn="max", args=(made, made), loc=op.loc))
+            self.ops.append(ops.Map(result=op.result, fn="max", args=(made, made), loc=op.loc))
         return tuple(self.ops)
 
     def largest(self) -> tuple[Value, Value]:

@@ -24,7 +24,7 @@ Why here: tile sizes are known, and one nest stands for all partitions.
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, Op, with_fields
-from wsdsl.ir.ops.tile import ForTiles
+from wsdsl.ir.ops import ForTiles
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.ir.types import Axis
 from wsdsl.ir.verify.overlapping_tiles import MOST_ALIKE, unit_of, why_apart

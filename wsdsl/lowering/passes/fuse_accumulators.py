@@ -23,7 +23,7 @@ from collections import Counter
 
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops.tile import Constant, Contract, ForEach, ForTiles, Full, Map
+from wsdsl.ir.ops import Constant, Contract, ForEach, ForTiles, Full, Map
 from wsdsl.ir.rewriter import Namer, uses, with_regions, yielded
 from wsdsl.ir.types import Tile, Type
 from wsdsl.lowering.precision import promotes

@@ -26,7 +26,7 @@ Why here: behind the passes that change products, and before anything asks which
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, Region, results_of
-from wsdsl.ir.ops.tile import Load, Whole
+from wsdsl.ir.ops import Load, Whole
 from wsdsl.ir.rewriter import with_regions
 from wsdsl.lowering.slots import SlotGroup, needed_before, operand_slots_in
 

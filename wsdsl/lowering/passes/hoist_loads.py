@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Op, bound, operands, results_of, with_fields
-from wsdsl.ir.ops.tile import ForEach, ForTiles, Load, Store, Whole
+from wsdsl.ir.ops import ForEach, ForTiles, Load, Store, Whole
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.product_operands import multiplied

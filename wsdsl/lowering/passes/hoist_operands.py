@@ -1,14 +1,14 @@
 """Compute the smem descriptors of a slot before waiting for it.
 
 Before:
-    wait_barrier(barriers=%full, state=%s1)
+    mbarrier_wait(barriers=%full, state=%s1)
     %s2: state = advance(state=%s1, num=4)
     wgmma_fence()
-    %a: smem_descriptor = matrix_operand(shared=%slots, state=%s1, ...)
+    %a: matrix_descriptor = smem_descriptor(shared=%slots, state=%s1, ...)
     %acc2 = wgmma(acc=%acc1, a=%a, ...)
 After:
-    %a: smem_descriptor = matrix_operand(shared=%slots, state=%s1, ...)
-    wait_barrier(barriers=%full, state=%s1)
+    %a: matrix_descriptor = smem_descriptor(shared=%slots, state=%s1, ...)
+    mbarrier_wait(barriers=%full, state=%s1)
     %s2: state = advance(state=%s1, num=4)
     wgmma_fence()
     %acc2 = wgmma(acc=%acc1, a=%a, ...)
@@ -26,10 +26,7 @@ Why here: behind `lower_tiles`, which makes the descriptors where they are used.
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, Op, Region, operands, results_of
-from wsdsl.ir.ops.fragment import MatrixOperand, WgmmaCommit
-from wsdsl.ir.ops.mbarrier import WaitBarrier
-from wsdsl.ir.ops.smem import LoadGlobal
-from wsdsl.ir.ops.tile import Constant, Map
+from wsdsl.ir.ops import Constant, LoadGlobal, Map, MbarrierWait, SmemDescriptor, WgmmaCommit
 from wsdsl.ir.rewriter import makers, with_regions
 from wsdsl.ir.types import Tile
 
@@ -40,7 +37,7 @@ def hoist_operands(kernel: Kernel) -> Kernel:
 
 def _region(region: Region) -> Region:
     ops = [with_regions(op, _region) for op in region]
-    first = next((i for i, op in enumerate(ops) if isinstance(op, WaitBarrier)), None)
+    first = next((i for i, op in enumerate(ops) if isinstance(op, MbarrierWait)), None)
     if first is None:
         return tuple(ops)
     started = next((i for i, op in enumerate(ops) if isinstance(op, WgmmaCommit)), len(ops))
@@ -62,4 +59,4 @@ def _is_address(op: Op) -> bool:
     if isinstance(op, (Map, Constant)):
         kind = op.result.type
         return isinstance(kind, Tile) and kind.dtype.is_integer
-    return isinstance(op, MatrixOperand)
+    return isinstance(op, SmemDescriptor)

@@ -33,10 +33,7 @@ from functools import partial
 
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of, with_fields
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import Partition, with_partitions
-from wsdsl.ir.ops.smem import LoadGlobal
-from wsdsl.ir.ops.tile import Cast, Constant, Map
+from wsdsl.ir.ops import Cast, Constant, ForRange, LoadGlobal, Map, Partition, with_partitions
 from wsdsl.ir.rewriter import rewrite, walk
 from wsdsl.ir.types import Tile
 

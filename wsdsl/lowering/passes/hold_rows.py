@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops.tile import ForEach, ForTiles, Reduce, ReduceBlocks, Whole, Yield
+from wsdsl.ir.ops import ForEach, ForTiles, Reduce, ReduceBlocks, Whole, Yield
 from wsdsl.ir.rewriter import definitions, replace_operands, retype, with_regions, yielded
 from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.lowering.axes import axes_of, output_nest

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Makers, Op, Value
-from wsdsl.ir.ops.tile import BYTE_OF_WORDS, Bitcast, Cast, Constant, Load, Lookup, Map, Store
+from wsdsl.ir.ops import BYTE_OF_WORDS, Bitcast, Cast, Constant, Load, Lookup, Map, Store
 from wsdsl.ir.rewriter import Namer, rewrite
 from wsdsl.ir.types import DTYPES, DType, Tile
 from wsdsl.lowering.builder import INT, Builder, with_dtype

@@ -1,25 +1,25 @@
 """Begin the kernel: set up the mbarriers, share out the registers, elect the loading thread.
 
 Before:
-    %full: mbarrier<4> = allocate_barriers(label="full", arrivals=1)
+    %full: mbarrier<4> = allocate_mbarriers(label="full", arrivals=1)
     partition(role="load", registers=40) { ... }
     partition(role="compute", num_warps=8, registers=232) { ... }
 After:
-    %full: mbarrier<4> = allocate_barriers(label="full", arrivals=1)
+    %full: mbarrier<4> = allocate_mbarriers(label="full", arrivals=1)
     elect() {
-      initialize_barriers(barriers=%full)
-      fence_barrier_init()
+      mbarrier_init(barriers=%full)
+      fence_mbarrier_init()
       prefetch_tensor_map(map=%a_map)
     }
-    wait_predecessor()
-    launch_dependents()
+    griddep_wait()
+    griddep_launch_dependents()
     sync_cta()
     partition(role="load", registers=40) {
-      set_max_registers(count=40, increase=False)
+      setmaxnreg(count=40, increase=False)
       elect() { ... }
     }
     partition(role="compute", num_warps=8, registers=232) {
-      set_max_registers(count=232, increase=True)
+      setmaxnreg(count=232, increase=True)
       ...
     }
 
@@ -29,18 +29,18 @@ partition waits for itself:
 
     sync_cta()
     partition(role="load", registers=56) {
-      set_max_registers(count=56, increase=False)
+      setmaxnreg(count=56, increase=False)
       elect() { ... copies of B ... }
     }
     partition(role="load", registers=56) {
-      set_max_registers(count=56, increase=False)
-      wait_predecessor()
+      setmaxnreg(count=56, increase=False)
+      griddep_wait()
       elect() { ... copies of A ... }
     }
     partition(role="compute", registers=232) {
-      set_max_registers(count=232, increase=True)
-      wait_predecessor()
-      launch_dependents()
+      setmaxnreg(count=232, increase=True)
+      griddep_wait()
+      griddep_launch_dependents()
       ...
     }
 
@@ -48,9 +48,9 @@ Where a load partition asks early for what it will load (`lowering/early_loads.p
 waits for itself likewise, the load partition behind that:
 
     partition(role="load", registers=40) {
-      set_max_registers(count=40, increase=False)
+      setmaxnreg(count=40, increase=False)
       elect() { ... prefetch_box(map=%b_map, coordinates=(%n, %k)) ... }
-      wait_predecessor()
+      griddep_wait()
       elect() { ... copies ... }
     }
 
@@ -72,15 +72,19 @@ Why here: all barriers and tensor maps are known.
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.early_start import constant_tensors, only_reads
 from wsdsl.ir.analysis.tensor_accesses import mapped_tensors
 from wsdsl.ir.op import Kernel, Op, Region, with_fields
-from wsdsl.ir.ops import mbarrier as bar
-from wsdsl.ir.ops import tcgen05 as tm
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.prefetch import PrefetchTensorMap
-from wsdsl.ir.ops.smem import LoadGlobal, MakeTensorMap, StorePartials
-from wsdsl.ir.ops.tile import If, Yield
+from wsdsl.ir.ops import (
+    If,
+    LoadGlobal,
+    MakeTensorMap,
+    Partition,
+    PrefetchTensorMap,
+    StorePartials,
+    Yield,
+)
 from wsdsl.ir.rewriter import Namer, walk
 from wsdsl.ir.verify.synchronization import reaches_others, reaching
 from wsdsl.lowering.builder import FLAG, INT, Builder
@@ -90,50 +94,50 @@ from wsdsl.lowering.early_loads import first_boxes
 
 
 def insert_prologue(kernel: Kernel) -> Kernel:
-    barriers = [op.result for op in kernel.body if isinstance(op, bar.AllocateBarriers)]
+    barriers = [op.result for op in kernel.body if isinstance(op, ops.AllocateMbarriers)]
     maps = [op.result for op in kernel.body if isinstance(op, MakeTensorMap)]
-    first: list[Op] = [bar.InitializeBarriers(barriers=b) for b in barriers]
+    first: list[Op] = [ops.MbarrierInit(barriers=b) for b in barriers]
     if barriers:
-        first.append(bar.FenceBarrierInit())
+        first.append(ops.FenceMbarrierInit())
     first += [PrefetchTensorMap(map=m) for m in maps]
-    prologue: list[Op] = [bar.Elect(body=tuple(first))] if first else []
+    prologue: list[Op] = [ops.Elect(body=tuple(first))] if first else []
     maps_of, constant = mapped_tensors(kernel), constant_tensors(kernel)
     loading = (op for op in kernel.of(Partition) if op.role == "load" and op.num_warpgroups)
     early = [op for op in loading if only_reads(op.body, maps_of, constant)]
     overlap = kernel.schedule is None or kernel.schedule.launch_pdl is not False
-    after: list[Op] = [bar.LaunchDependents()] if overlap else []
+    after: list[Op] = [ops.GriddepLaunchDependents()] if overlap else []
     together = bool(reaching(kernel))
     alone = sum(isinstance(op, Partition) for op in kernel.body) == 1
     late = together and alone and bool(kernel.of(StorePartials))
     if together and not late:
-        prologue.append(bar.SyncCluster(relaxed=True))
+        prologue.append(ops.SyncCluster(relaxed=True))
     namer = Namer.of(kernel)
     ahead = {op: first_boxes(op, maps_of, namer) for op in kernel.of(Partition) if op.asks_early}
     apart = bool(early) or any(ahead.values())
     if not apart:
-        prologue += [bar.WaitPredecessor(), *after]
-    taken = [op for op in kernel.body if isinstance(op, tm.AllocateTensorMemory)]
-    columns = [op for op in kernel.body if isinstance(op, tm.TensorColumns)]
+        prologue += [ops.GriddepWait(), *after]
+    taken = [op for op in kernel.body if isinstance(op, ops.Tcgen05Alloc)]
+    columns = [op for op in kernel.body if isinstance(op, ops.TmemColumns)]
     freed: list[Op] = []
     if taken:
         group = group_of(kernel)
-        meet = bar.SyncCta() if group == 1 else bar.SyncCluster()
-        fenced = [tm.TensorFence(), meet, tm.TensorFence(after=True)]
+        meet = ops.SyncCta() if group == 1 else ops.SyncCluster()
+        fenced = [ops.Tcgen05Fence(), meet, ops.Tcgen05Fence(after=True)]
         taken = [with_fields(op, cta_group=group) for op in taken]
         prologue += [*taken, *fenced, *columns]
-        freed = [*fenced, *(tm.FreeTensorMemory(memory=o.result, cta_group=group) for o in taken)]
+        freed = [*fenced, *(ops.Tcgen05Dealloc(memory=o.result, cta_group=group) for o in taken)]
     elif barriers and not together:
-        prologue.append(bar.SyncCta())
+        prologue.append(ops.SyncCta())
     groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition))
-    inside = (Partition, tm.AllocateTensorMemory, tm.TensorColumns)
+    inside = (Partition, ops.Tcgen05Alloc, ops.TmemColumns)
     declared = [op for op in kernel.body if not isinstance(op, inside)]
     partitions: list[Partition] = []
     for op in kernel.body:
         if isinstance(op, Partition):
             op = with_fields(op, body=_meeting(op.body)) if late else op
             boxes = ahead.get(op, ())
-            own: list[Op] = [bar.Elect(body=boxes)] if boxes else []
-            own += [bar.WaitPredecessor()] if apart and op not in early else []
+            own: list[Op] = [ops.Elect(body=boxes)] if boxes else []
+            own += [ops.GriddepWait()] if apart and op not in early else []
             first_to_read = all(p.role in ("load", "mma") for p in partitions)
             if own and op.role not in ("load", "mma") and first_to_read:
                 own += after
@@ -153,14 +157,14 @@ def _meeting(body: Region) -> Region:
     asked = (
         with_fields(op, in_order=True) if isinstance(op, LoadGlobal) else op for op in body[:at]
     )
-    return (*asked, bar.SyncCluster(relaxed=True, loc=body[first].loc), *body[at:])
+    return (*asked, ops.SyncCluster(relaxed=True, loc=body[first].loc), *body[at:])
 
 
 def _by_leader(kernel: Kernel, op: Partition) -> Region:
     """What a thread of the first CTA of a pair does for both."""
     b = Builder(Namer.of(kernel))
     with b.region() as first:
-        rank = b.add(bar.CtaRank(result=b.value("rank", INT))).result
+        rank = b.add(ops.CtaRank(result=b.value("rank", INT))).result
         leads = b.map("eq", rank, b.integer(LEADER), type=FLAG, wish="leads")
     then = (*op.body, Yield())
     return (*first, If(cond=leads, then=then, orelse=(Yield(),), loc=op.loc))
@@ -169,10 +173,10 @@ def _by_leader(kernel: Kernel, op: Partition) -> Region:
 def _begin(op: Partition, first: list[Op], entry: int) -> Partition:
     body = op.body
     if by_one_thread(op):
-        body = (bar.Elect(body=body, loc=op.loc),)
+        body = (ops.Elect(body=body, loc=op.loc),)
     body = (*first, *body)
     if op.registers:
         increase = op.role == "compute" or (op.role == "decode" and op.registers >= entry)
-        own = bar.SetMaxRegisters(count=op.registers, increase=increase, loc=op.loc)
+        own = ops.Setmaxnreg(count=op.registers, increase=increase, loc=op.loc)
         body = (own, *body)
     return with_fields(op, body=body)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.ops.tile import Bitcast, Cast, Constant, Map
+from wsdsl.ir.ops import Bitcast, Cast, Constant, Map
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.ir.types import DTYPES, Tile
 from wsdsl.lowering.passes.drop_unused import without_unused

@@ -12,7 +12,7 @@ After:
     %less_1: f32[m, n] = map(fn="sub", args=(%x, %finite))
     %e_1: f32[m, n] = map(fn="exp", args=(%less_1,))
     %part: f32[m] = reduce(fn="add", x=%e_1, axis="n")
-    %own_0, %own_1, %part_0, %part_1 = exchange_rows(x=(%own, %part), axis="n", ctas=2)
+    %own_0, %own_1, %part_0, %part_1 = cluster_allgather(x=(%own, %part), axis="n", ctas=2)
     %most: f32[m] = map(fn="max", args=(%own_0, %own_1))
     ... %total = %part_0 * exp(%own_0 - %most) + %part_1 * exp(%own_1 - %most) ...
 
@@ -33,8 +33,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.ops.pipeline import ExchangeRows
-from wsdsl.ir.ops.tile import Block, Cast, End, ForTiles, Full, Map, Reduce
+from wsdsl.ir.ops import Block, Cast, ClusterAllgather, End, ForTiles, Full, Map, Reduce
 from wsdsl.ir.rewriter import Namer, replace_operands, used_inside, uses, with_regions
 from wsdsl.ir.types import BOOL, F32, Tile
 from wsdsl.lowering import row_rounds
@@ -120,7 +119,7 @@ class _Joining:
         b, first = self.builder, self.round.members[0]
         sent = tuple(self.own[op.result] for op in self.round.members)
         got = tuple(b.value(x.name, x.type) for x in sent for _ in range(first.ctas))
-        op = ExchangeRows(result=got, x=sent, axis=first.axis, ctas=first.ctas, loc=first.loc)
+        op = ClusterAllgather(result=got, x=sent, axis=first.axis, ctas=first.ctas, loc=first.loc)
         b.add(op)
         for n, member in enumerate(self.round.members):
             self.parts[member.result] = op.of(n)

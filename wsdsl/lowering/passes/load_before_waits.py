@@ -2,13 +2,13 @@
 
 Before:
     store_partials(fn="add", x=%squares, shared=%partials, ctas=8, barriers=%full, ...)
-    wait_barrier(barriers=%full, state=%s)
+    mbarrier_wait(barriers=%full, state=%s)
     %sum = reduce_partials(fn="add", shared=%partials, parts=32, state=%s)
     %w: frag<bf16[1x1024]> = load_global(tensor=%W, index=(%n_index,))
 After:
     store_partials(fn="add", x=%squares, shared=%partials, ctas=8, barriers=%full, ...)
     %w: frag<bf16[1x1024]> = load_global(tensor=%W, index=(%n_index,), in_order=True)
-    wait_barrier(barriers=%full, state=%s)
+    mbarrier_wait(barriers=%full, state=%s)
     %sum = reduce_partials(fn="add", shared=%partials, parts=32, state=%s)
 
 What a row is multiplied by would be asked for when the last exchange is over, and the CTA would
@@ -27,9 +27,7 @@ from dataclasses import replace
 
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.ops.mbarrier import LaunchGrid
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import LoadGlobal, StorePartials
+from wsdsl.ir.ops import LaunchGrid, LoadGlobal, Partition, StorePartials
 from wsdsl.ir.rewriter import with_regions
 from wsdsl.ir.types import THREADS, Fragment
 from wsdsl.lowering.loads_ahead import with_place

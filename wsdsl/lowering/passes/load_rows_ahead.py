@@ -44,9 +44,7 @@ from collections.abc import Container, Iterator, Mapping
 from wsdsl.ir import rewriter
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.ops.mbarrier import ArriveBarrier, FenceAsyncProxy, ForRange, SyncWarp
-from wsdsl.ir.ops.smem import LoadGlobal
-from wsdsl.ir.ops.tile import Map, Yield
+from wsdsl.ir.ops import FenceAsyncProxy, ForRange, LoadGlobal, Map, MbarrierArrive, SyncWarp, Yield
 from wsdsl.ir.types import BOOL, Fragment
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import with_place
@@ -135,7 +133,7 @@ def _behind_fences(body: Region) -> int:
     """Behind the last fence for slots that go back: it waits for all loads that have begun."""
     at = 0
     for i, op in enumerate(body):
-        follows = at == i and isinstance(op, SyncWarp | ArriveBarrier)
+        follows = at == i and isinstance(op, SyncWarp | MbarrierArrive)
         at = i + 1 if follows or isinstance(op, FenceAsyncProxy) else at
     return at
 

@@ -30,10 +30,7 @@ from collections.abc import Mapping
 
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import LoadGlobal, StoreGlobal
-from wsdsl.ir.ops.tile import Yield
+from wsdsl.ir.ops import ForRange, LoadGlobal, Partition, StoreGlobal, Yield
 from wsdsl.ir.rewriter import Namer, copy_region, makers, replace_operands, rewrite, walk, yielded
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import with_place

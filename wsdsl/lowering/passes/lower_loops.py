@@ -24,10 +24,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops import mbarrier as bar
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.pipeline import AxisAt, CircularBuffer, ForWork
+from wsdsl.ir.ops import AxisAt, ForWork, Pipeline
 from wsdsl.ir.rewriter import Namer, copy_region, makers, walk, with_regions
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
@@ -40,11 +39,11 @@ from wsdsl.lowering.turns import one_by_one
 
 def lower_loops(kernel: Kernel) -> Kernel:
     work = kernel.of(ForWork)[0]
-    inner = any(isinstance(op, t.ForTiles) and op.within for op in kernel.ops)
+    inner = any(isinstance(op, ops.ForTiles) and op.within for op in kernel.ops)
     grid = _grid(work, inner or any(work.within))
     if kernel.schedule and kernel.schedule.ctas_per_sm:
         grid = with_fields(grid, ctas_per_sm=kernel.schedule.ctas_per_sm)
-    once = holds_vectors(kernel) and not kernel.of(CircularBuffer)
+    once = holds_vectors(kernel) and not kernel.of(Pipeline)
     builder = Builder(Namer.of(kernel))
     told, narrower, narrowed = launch_narrowing(work, builder)
     grid = with_fields(grid, narrower=narrower, narrowed=narrowed)
@@ -52,12 +51,12 @@ def lower_loops(kernel: Kernel) -> Kernel:
     return kernel.with_body((*told, grid, *lowering.region(kernel.body)))
 
 
-def _grid(op: ForWork, overlapping: bool) -> bar.LaunchGrid:
+def _grid(op: ForWork, overlapping: bool) -> ops.LaunchGrid:
     cluster = op.cluster or (1,) * len(op.index)
     tiles = tuple(
         (dim, num * op.step(v)) for dim, v, num in zip(op.dims, op.index, cluster, strict=True)
     )
-    return bar.LaunchGrid(
+    return ops.LaunchGrid(
         tiles=tiles,
         scheduler=op.scheduler,
         cluster=math.prod(cluster) * op.sharing,
@@ -70,24 +69,24 @@ def _grid(op: ForWork, overlapping: bool) -> bar.LaunchGrid:
     )
 
 
-def _has_rest(op: t.ForTiles, size: int | None) -> bool:
+def _has_rest(op: ops.ForTiles, size: int | None) -> bool:
     """Whether the last tile of a loop may be cut, and what it has is reduced along its rows."""
     axis = op.index.as_axis
     part = op.start or op.stop or op.first or op.offset or op.every or op.within
-    reduced = any(isinstance(o, t.Reduce) and o.axis == axis.name for o in op.body)
+    reduced = any(isinstance(o, ops.Reduce) and o.axis == axis.name for o in op.body)
     rest = axis.role == "columns" and (size is None or size % axis.size > 0)
     return rest and reduced and not part
 
 
 def _loads_of(body: Region) -> Region:
     """Loads, and what tells where they are of; not those of what the body stores to."""
-    stored, found = {o.tensor for o in walk(body) if isinstance(o, t.Store)}, set[Op]()
+    stored, found = {o.tensor for o in walk(body) if isinstance(o, ops.Store)}, set[Op]()
     for op in body:
-        needed = makers(body, (op.result,)) if isinstance(op, t.Load) else ()
+        needed = makers(body, (op.result,)) if isinstance(op, ops.Load) else ()
         repeatable = all(
-            isinstance(o, (t.Cast, t.Constant, t.Index, t.Load, t.Map)) for o in needed
+            isinstance(o, (ops.Cast, ops.Constant, ops.Index, ops.Load, ops.Map)) for o in needed
         )
-        if repeatable and not any(isinstance(o, t.Load) and o.tensor in stored for o in needed):
+        if repeatable and not any(isinstance(o, ops.Load) and o.tensor in stored for o in needed):
             found |= {*needed}
     return tuple(op for op in body if op in found)
 
@@ -111,14 +110,14 @@ class _Loops:
         match op:
             case ForWork():
                 self.work(op)
-            case t.ForTiles():
+            case ops.ForTiles():
                 self.tiles(op)
-            case t.ForEach():
+            case ops.ForEach():
                 self.each(op)
             case _:
                 self.builder.add(with_regions(op, self.region))
 
-    def tiles(self, op: t.ForTiles) -> None:
+    def tiles(self, op: ops.ForTiles) -> None:
         axis = op.index.as_axis
         b, name = self.builder, f"{op.index.name}_start"
         last = self.last_start(axis, op.within)
@@ -134,7 +133,7 @@ class _Loops:
             op = self.with_whole_tiles(op, index, stop)
         self.range(op, index, (op.start, stop), step or axis.size, tuple(first))
 
-    def with_whole_tiles(self, op: t.ForTiles, start: Value, stop: Value) -> t.ForTiles:
+    def with_whole_tiles(self, op: ops.ForTiles, start: Value, stop: Value) -> ops.ForTiles:
         """All tiles but the last have all of their elements, of which none is masked then. Loads
         are the same for all, so that they may be asked for ahead.
         """
@@ -147,8 +146,8 @@ class _Loops:
             cond = b.map("le", end, stop, wish="whole")
         then = copy_region((whole, *rest), b.namer)
         result = tuple(b.value(v.name, v.type) for v in op.result)
-        branch = t.If(result=result, cond=cond, then=then, orelse=rest, loc=op.loc)
-        body = (*loads, *tests, branch, t.Yield(values=result, loc=op.loc))
+        branch = ops.If(result=result, cond=cond, then=then, orelse=rest, loc=op.loc)
+        body = (*loads, *tests, branch, ops.Yield(values=result, loc=op.loc))
         return with_fields(op, body=body)
 
     def last_start(self, axis: Axis, within: int) -> Value | None:
@@ -161,12 +160,12 @@ class _Loops:
         first = self.widths.before(end, axis)
         return b.map("max", first, b.integer(0), wish=f"{axis.name}_last")
 
-    def each(self, op: t.ForEach) -> None:
+    def each(self, op: ops.ForEach) -> None:
         self.range(op, op.index, (None, self.size(op.dim)), 1, ())
 
     def range(
         self,
-        op: t.ForTiles | t.ForEach,
+        op: ops.ForTiles | ops.ForEach,
         index: Value,
         bounds: tuple[Value | None, Value],
         step: int | Value,
@@ -177,7 +176,7 @@ class _Loops:
         run = dict[str, Any](index=index, start=start, stop=bounds[1], step=step)
         carried = dict[str, Any](result=op.result, init=op.init, args=op.args)
         body = (*first, *self.region(op.body))
-        b.add(bar.ForRange(**carried, **run, body=body, loc=op.loc))
+        b.add(ops.ForRange(**carried, **run, body=body, loc=op.loc))
 
     def work(self, op: ForWork) -> None:
         b = self.builder
@@ -189,12 +188,12 @@ class _Loops:
             counts.append(self.widths.count(self.size(dim), index, step, name))
         total = b.joined("mul", counts, "num_work") if counts else b.integer(1)
         if in_cluster:
-            first = b.add(bar.ClusterIndex(result=b.value("cluster", INT), loc=op.loc)).result
-            step = b.add(bar.NumClusters(result=b.value("num_clusters", INT), loc=op.loc)).result
+            first = b.add(ops.ClusterIndex(result=b.value("cluster", INT), loc=op.loc)).result
+            step = b.add(ops.NumClusters(result=b.value("num_clusters", INT), loc=op.loc)).result
         else:
-            first = b.add(bar.CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
-            step = b.add(bar.NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
-        rank = b.make(bar.CtaRank, "rank", INT, loc=op.loc) if in_cluster else None
+            first = b.add(ops.CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
+            step = b.add(ops.NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
+        rank = b.make(ops.CtaRank, "rank", INT, loc=op.loc) if in_cluster else None
         part: Value | None = None
         if rank and op.sharing > 1:
             sharing = b.integer(op.sharing)
@@ -213,7 +212,7 @@ class _Loops:
         walk_of = scheduler.walk(Scalars(b), Problem(total, depth, first, step, part))
         if self.once and op.scheduler == "grid" and not op.piece:
             self.decode(op, walk_of.piece(walk_of.start).tile, counts, ranks, lasts)
-            b.ops += [o for o in self.region(self.body(op)) if not isinstance(o, t.Yield)]
+            b.ops += [o for o in self.region(self.body(op)) if not isinstance(o, ops.Yield)]
             return
         work = b.value("work", INT)
         pingpong = PingPong(b, op) if op.num_pingpong > 1 else None
@@ -222,15 +221,15 @@ class _Loops:
             self.decode(op, piece.tile, counts, ranks, lasts)
             if op.piece:
                 self.bind_piece(op, piece, walk_of.splits, rank)
-            inner = [o for o in self.region(self.body(op)) if not isinstance(o, t.Yield)]
+            inner = [o for o in self.region(self.body(op)) if not isinstance(o, ops.Yield)]
             if pingpong is None:
-                body += [*inner, t.Yield()]
+                body += [*inner, ops.Yield()]
             else:
                 pingpong.take(inner, self.region(op.skip))
         init, args, results = pingpong.carried if pingpong else ((), (), ())
         run = dict[str, Any](start=walk_of.start, stop=walk_of.stop, step=walk_of.step)
         carried = dict[str, Any](result=results, init=init, args=args)
-        b.add(bar.ForRange(index=work, **carried, **run, body=tuple(body), loc=op.loc))
+        b.add(ops.ForRange(index=work, **carried, **run, body=tuple(body), loc=op.loc))
         if pingpong:
             pingpong.finish()
 
@@ -250,17 +249,17 @@ class _Loops:
         if which:
             assert piece.part is not None and splits is not None
             for held, value in zip(which, (piece.part, splits), strict=True):
-                b.add(t.Map(result=held, fn="add", args=(value, b.integer(0))))
+                b.add(ops.Map(result=held, fn="add", args=(value, b.integer(0))))
         own = piece.tile
         if rank is not None:
             own = b.plus(b.times(own, math.prod(op.cluster), "slot"), rank, "slot")
-        b.add(t.Map(result=slot, fn="add", args=(own, b.integer(0))))
-        b.add(t.Map(result=begin, fn="mul", args=(piece.begin, b.integer(extent))))
+        b.add(ops.Map(result=slot, fn="add", args=(own, b.integer(0))))
+        b.add(ops.Map(result=begin, fn="mul", args=(piece.begin, b.integer(extent))))
         if piece.length is not None:
-            b.add(t.Map(result=end, fn="mul", args=(piece.length, b.integer(extent))))
+            b.add(ops.Map(result=end, fn="mul", args=(piece.length, b.integer(extent))))
             return
         last = b.times(piece.end, extent, "end")
-        b.add(t.Map(result=end, fn="min", args=(last, self.size(dim))))
+        b.add(ops.Map(result=end, fn="min", args=(last, self.size(dim))))
 
     def ranks(self, op: ForWork, cluster: tuple[int, ...], rest: Value) -> dict[Value, Value]:
         """How many tiles this CTA is from the cluster's first, along each index that varies."""
@@ -315,4 +314,4 @@ class _Loops:
             elif index.name == op.turn:
                 self.first = b.times(place, op.step(index), "first")
             else:
-                b.add(t.Map(result=index, fn="add", args=(place, b.integer(0))))
+                b.add(ops.Map(result=index, fn="add", args=(place, b.integer(0))))

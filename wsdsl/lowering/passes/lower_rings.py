@@ -5,8 +5,8 @@ Before:
     load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
     producer_commit(slot=%slot)
 After:
-    wait_barrier(barriers=%empty, state=%s)
-    arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384)
+    mbarrier_wait(barriers=%empty, state=%s)
+    mbarrier_arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384)
     tma_load(map=%a_map, coordinates=(%m_start, %k_start), shared=%slots, state=%s, barriers=%full)
 
 A full barrier takes one arrival of each producer, with the bytes that it expects; where threads
@@ -26,13 +26,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
-from wsdsl.ir.ops import mbarrier as bar
-from wsdsl.ir.ops import stage as s
-from wsdsl.ir.ops.pipeline import AddInCluster, CircularBuffer, Partition
-from wsdsl.ir.ops.smem import AllocateShared
-from wsdsl.ir.ops.tile import Yield
+from wsdsl.ir.ops import AllocateShared, ClusterReduce, Partition, Pipeline, Yield
 from wsdsl.ir.rewriter import Namer, walk, with_regions
 from wsdsl.ir.types import Barriers, Columns, Shared, Tile
 from wsdsl.lowering import placed_ring
@@ -44,7 +41,7 @@ from wsdsl.lowering.footprint import tile_bytes
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
 from wsdsl.lowering.raster import declared_in
 from wsdsl.lowering.ring_uses import Located, RingUses, located
-from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scales
+from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scale_factors
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
 from wsdsl.lowering.slot_writes import clears
 from wsdsl.lowering.tensor_rings import TensorRings, awaited, committed, in_tensor_memory, stored
@@ -67,7 +64,7 @@ class _Rings(RingUses):
         self.declarations: list[Op] = []
         found = narrowing_of(kernel)
         self.maps = placed_ring.TensorMaps(self.builder, self.declarations, found and found.result)
-        self.cluster = next((op.cluster for op in kernel.body if isinstance(op, bar.LaunchGrid)), 1)
+        self.cluster = next((op.cluster for op in kernel.body if isinstance(op, ops.LaunchGrid)), 1)
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
         self.producers = placed_ring.Producers.of(kernel)
@@ -82,18 +79,18 @@ class _Rings(RingUses):
 
     def kernel_without_rings(self) -> Kernel:
         for op in self.kernel.body:
-            if isinstance(op, CircularBuffer) and in_tensor_memory(op):
+            if isinstance(op, Pipeline) and in_tensor_memory(op):
                 self.place_in_tensor_memory(op)
-            elif isinstance(op, CircularBuffer) and op.parts:
+            elif isinstance(op, Pipeline) and op.parts:
                 self.place_parts(op)
-            elif isinstance(op, CircularBuffer) and op.senders:
+            elif isinstance(op, Pipeline) and op.senders:
                 self.place_sums(op)
-            elif isinstance(op, CircularBuffer):
+            elif isinstance(op, Pipeline):
                 self.place(op)
         body: list[Op] = []
         for place, op in enumerate(self.kernel.body):
             self.now = place
-            if not isinstance(op, CircularBuffer):
+            if not isinstance(op, Pipeline):
                 body.append(self.partition(op) if isinstance(op, Partition) else op)
         declared = (*self.declarations, *self.in_tensors.declarations)
         return self.kernel.with_body(declared_in(body, declared))
@@ -102,8 +99,8 @@ class _Rings(RingUses):
         """Its body, behind what is known from its rank in the cluster."""
         self.multiplies, self.stores_scales = op.role == "mma", op.role == "scale"
         self.of_all = self.multiplies and bool(clears(op))
-        loads = [inner for inner in walk(op.body) if isinstance(inner, s.LoadToSlot)]
-        waits = [inner for inner in walk(op.body) if isinstance(inner, s.ConsumerWait)]
+        loads = [inner for inner in walk(op.body) if isinstance(inner, ops.LoadToSlot)]
+        waits = [inner for inner in walk(op.body) if isinstance(inner, ops.ConsumerWait)]
         with self.builder.region() as first:
             self.leader = self.builder.integer(LEADER) if self.joint else None
             loads.sort(key=lambda load: load.field)
@@ -116,26 +113,26 @@ class _Rings(RingUses):
                     self.peers[ring] = (self.both if self.multiplies else self.leader,)
         return with_fields(op, body=(*first, *self.region(op.body)))
 
-    def place(self, op: CircularBuffer) -> None:
+    def place(self, op: Pipeline) -> None:
         boxes = {(n, i): box for (ring, n, i), box in self.boxes.items() if ring == op.result}
         total, offsets = slot_offsets(op.layouts, boxes, self.held_axes, self.divided)
         released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
         filled = self.producers.arrivals(op.result) * self.sides(op)
         self.declare(op, total, offsets, (filled, released))
 
-    def place_parts(self, op: CircularBuffer) -> None:
+    def place_parts(self, op: Pipeline) -> None:
         """Each thread gives a slot back: nothing else says that all have read."""
         offsets, (total, lines) = subtile_offsets(op.layouts[0], op.parts, self.sizes)
         slot, beside = (total, lines) if total else (lines, 0)
         self.declare(op, slot, (offsets,), (1, op.consumers * placed_ring.THREADS), beside)
         self.parts[op.result] = op.parts
 
-    def place_sums(self, op: CircularBuffer) -> None:
+    def place_sums(self, op: Pipeline) -> None:
         """All that is sent is expected at once; each warpgroup gives it back to each sender."""
         bytes = sum(tile_bytes(tile, self.sizes) for tile in op.layouts[0])
         self.declare(op, op.senders * bytes, ((),), (1, op.senders * op.consumers))
 
-    def place_in_tensor_memory(self, op: CircularBuffer) -> None:
+    def place_in_tensor_memory(self, op: Pipeline) -> None:
         """Sums are there when the products are complete, and given back by each warp. Scales and
         operands each warp has written, and the products that take them give them back.
         """
@@ -145,7 +142,7 @@ class _Rings(RingUses):
         arrivals = written if op.block or stores else (1, warps * op.consumers)
         self.barriers(op, columns, None, offsets, arrivals)
 
-    def sides(self, op: CircularBuffer) -> int:
+    def sides(self, op: Pipeline) -> int:
         """CTAs whose threads arrive for a slot."""
         return PAIR if op.result in self.joint else 1
 
@@ -160,7 +157,7 @@ class _Rings(RingUses):
 
     def declare(
         self,
-        op: CircularBuffer,
+        op: Pipeline,
         bytes: int,
         offsets: tuple[tuple[int, ...], ...],
         arrivals: tuple[int, int],
@@ -172,7 +169,7 @@ class _Rings(RingUses):
 
     def barriers(
         self,
-        op: CircularBuffer,
+        op: Pipeline,
         shared: Value,
         lines: Value | None,
         offsets: tuple[tuple[int, ...], ...],
@@ -181,14 +178,14 @@ class _Rings(RingUses):
         full = self.builder.value("full", Barriers(op.depth))
         empty = self.builder.value("empty", Barriers(op.depth))
         for made, num in zip((full, empty), arrivals, strict=True):
-            barriers = bar.AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
+            barriers = ops.AllocateMbarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
             self.declarations.append(barriers)
         self.layouts[op.result] = op.layouts
         self.rings[op.result] = placed_ring.PlacedRing(
             shared, lines, full, empty, offsets, op.multicast
         )
 
-    def shared(self, op: CircularBuffer, what: str, bytes: int) -> Value:
+    def shared(self, op: Pipeline, what: str, bytes: int) -> Value:
         made = self.builder.value(op.result.name.replace("ring", what), Shared(bytes, op.depth))
         self.declarations.append(AllocateShared(result=made, label=made.name, loc=op.loc))
         return made
@@ -221,61 +218,61 @@ class _Rings(RingUses):
     def convert(self, op: Op) -> None:
         b = self.builder
         match op:
-            case bar.ForRange() | Yield():
+            case ops.ForRange() | Yield():
                 b.add(self.carried(op))
             case _ if "scheduled" in op.levels:
                 b.add(with_regions(op, self.region) if regions(op) else op)
-            case s.ProducerAcquire():
+            case ops.ProducerAcquire():
                 assert op.state is not None
                 self.fill(op, self.rings[op.ring], op.state)
-            case s.ProducerTail():
+            case ops.ProducerTail():
                 assert op.state is not None
                 with b.region() as waits:
                     placed_ring.drain(b, self.rings[op.ring].empty, op.state)
                 alone = not self.in_tensor_memory(op.ring)
                 b.ops += self.by_who_fills(op.ring, waits) if alone else waits
-            case AddInCluster():
+            case ClusterReduce():
                 assert op.ring is not None
                 b.add(self.rings[op.ring].of_sums(op))
-            case s.TakeSubtiles():
+            case ops.TakeSubtiles():
                 assert op.state is not None
                 placed_ring.take_subtiles(b, self.rings[op.ring], self.parts[op.ring], op)
-            case s.ConsumerWait():
+            case ops.ConsumerWait():
                 assert op.state is not None
-                wait = bar.WaitBarrier(
+                wait = ops.MbarrierWait(
                     barriers=self.rings[op.ring].full, state=op.state, loc=op.loc
                 )
                 fenced = self.multiplies or self.in_tensor_memory(op.ring)
                 b.ops += awaited(self.of_all, wait, fenced)
-            case s.ConsumerRelease():
+            case ops.ConsumerRelease():
                 self.release(op)
-            case s.SlotTile() if self.box_of(op):
+            case ops.SlotTile() if self.box_of(op):
                 pass  # Read where it lies.
-            case s.CopyScales():
+            case ops.CopyScales():
                 read = self.slot_tiles[op.value]
                 where, group = self.place_of(read.slot, read.field), group_of(self.kernel)
                 copy_scales(b, op, where, self.in_tensors, self.axes, group)
-            case s.ScalesToSlot():
+            case ops.ScalesToSlot():
                 read, written = self.slot_tiles[op.value], self.place_of(op.slot, op.field)
                 where = self.place_of(read.slot, read.field), self.box_of(read), written
-                store_scales(b, op, *where, self.starts, dict(self.kernel.sizes))
+                store_scale_factors(b, op, *where, self.starts, dict(self.kernel.sizes))
             case _ if isinstance(op, Located):
                 b.add(self.locate(op))
-            case s.ProducerCommit() if self.stores_scales:
+            case ops.ProducerCommit() if self.stores_scales:
                 hand_over_scales(b, *self.place_of(op.slot)[:2], self.leader)
-            case s.ProducerCommit() if self.is_stored(ring := self.slots[op.slot].ring):
+            case ops.ProducerCommit() if self.is_stored(ring := self.slots[op.slot].ring):
                 full, state = self.rings[ring].full, self.place_of(op.slot)[1]
                 b.ops += stored(full, state, op.loc)
-            case s.ProducerCommit() if self.in_tensor_memory(ring := self.slots[op.slot].ring):
+            case ops.ProducerCommit() if self.in_tensor_memory(ring := self.slots[op.slot].ring):
                 self.commit(self.rings[ring].full, self.place_of(op.slot)[1], self.both)
-            case s.ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):
+            case ops.ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):
                 self.written(ring, self.place_of(op.slot)[1])
-            case s.LoadToSlot() | s.ProducerCommit() | s.NoSlot():
+            case ops.LoadToSlot() | ops.ProducerCommit() | ops.NoSlot():
                 pass
             case _:
                 b.add(with_regions(op, self.region))
 
-    def carried(self, op: bar.ForRange | Yield) -> Op:
+    def carried(self, op: ops.ForRange | Yield) -> Op:
         """Slots that are carried are so by their states, behind all else."""
 
         def states(values: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -291,12 +288,12 @@ class _Rings(RingUses):
         """Each thread says for itself that it has written: nothing else tells that all have come
         past the wait for the slot."""
         full, loc = self.rings[ring].full, self.builder.loc
-        self.builder.add(bar.ArriveBarrier(barriers=full, state=state, each_thread=True, loc=loc))
+        self.builder.add(ops.MbarrierArrive(barriers=full, state=state, each_thread=True, loc=loc))
 
-    def release(self, op: s.ConsumerRelease) -> None:
+    def release(self, op: ops.ConsumerRelease) -> None:
         b, (ring, state) = self.builder, self.placed[op.slot]
         if self.stores_scales:
-            b.ops += [bar.FenceAsyncProxy(loc=op.loc), bar.SyncWarp(loc=op.loc)]
+            b.ops += [ops.FenceAsyncProxy(loc=op.loc), ops.SyncWarp(loc=op.loc)]
         if self.multiplies:
             self.commit(self.rings[ring].empty, state, *self.peers[ring])
             return
@@ -306,11 +303,11 @@ class _Rings(RingUses):
         where = dict[str, Any](barriers=self.rings[ring].empty, state=state, loc=op.loc)
         where |= dict(pred=op.pred, each_warp=self.releases(ring) == WARPS)
         where |= dict(each_thread=self.releases(ring) == placed_ring.THREADS)
-        b.ops += (bar.ArriveBarrier(cta=cta, **where) for cta in self.peers[ring])
+        b.ops += (ops.MbarrierArrive(cta=cta, **where) for cta in self.peers[ring])
 
-    def fill(self, op: s.ProducerAcquire, ring: placed_ring.PlacedRing, state: Value) -> None:
+    def fill(self, op: ops.ProducerAcquire, ring: placed_ring.PlacedRing, state: Value) -> None:
         b, fills = self.builder, self.fills.get(op.result, [])
-        wait = bar.WaitBarrier(barriers=ring.empty, state=state, loc=op.loc)
+        wait = ops.MbarrierWait(barriers=ring.empty, state=state, loc=op.loc)
         if self.in_tensor_memory(op.ring):
             b.ops += awaited(self.of_all, wait)
             return
@@ -330,18 +327,18 @@ class _Rings(RingUses):
         if not by_threads:
             b.ops += self.by_who_fills(op.ring, [wait, *elected])
             return
-        one = [bar.Elect(body=tuple(elected), loc=op.loc)] if by_tma else []
-        b.ops += [wait, *one, *by_all, bar.FenceAsyncProxy(loc=op.loc)]
+        one = [ops.Elect(body=tuple(elected), loc=op.loc)] if by_tma else []
+        b.ops += [wait, *one, *by_all, ops.FenceAsyncProxy(loc=op.loc)]
         self.written(op.ring, state)
 
-    def by_who_fills(self, ring: Value, ops: Sequence[Op]) -> list[Op]:
+    def by_who_fills(self, ring: Value, members: Sequence[Op]) -> list[Op]:
         """By one thread of a warpgroup, where it alone fills the ring: nothing holds the others to
         it, and they would miss a phase.
         """
         by_threads = self.producers.by_stores(ring) or self.producers.ways(ring, self.now)[1]
         if by_threads or not self.producers.whole_warpgroup(self.now):
-            return [*ops]
-        return [bar.Elect(body=tuple(ops), loc=self.builder.loc)]
+            return [*members]
+        return [ops.Elect(body=tuple(members), loc=self.builder.loc)]
 
     def place_of(self, slot: Value, field: int = 0) -> tuple[placed_ring.PlacedRing, Value, int]:
         """A field of a slot: its ring, the slot's state, and where the field begins."""

@@ -1,7 +1,7 @@
 """Hand the sums of a tile's pieces from CTA to CTA, through GMEM and a flag for each tile.
 
 Before:
-    finish_tile(sums=(%acc,), slot=%slot, begin=%begin, end=%end, contraction="K", args=(%sum,)) {
+    splitk_fixup(sums=(%acc,), slot=%slot, begin=%begin, end=%end, contraction="K", args=(%sum,)) {
       store(tensor=%C, index=(%m, %n), value=%sum)
     }
 After:
@@ -11,7 +11,7 @@ After:
       %continued: bool = map(fn="gt", args=(%begin, %zero))
       %finished: bool = map(fn="ge", args=(%end, %size_K))
       %sum: f32[m, n] = if(cond=%continued) {
-        wait_flag(tensor=%flags, index=(%flag,), count=%begin)
+        semaphore_wait(tensor=%flags, index=(%flag,), count=%begin)
         %before = load(tensor=%partials, index=(%m_piece, %n_piece))
         ... add it ...
       } { yield(values=(%acc,)) }
@@ -19,12 +19,12 @@ After:
         store(tensor=%C, index=(%m, %n), value=%sum)
         if(cond=%continued) {
           named_barrier_sync(barrier=8, num_warpgroups=2)
-          arrive_flag(tensor=%flags, index=(%flag,), by=%minus_begin, release=False)
+          semaphore_arrive(tensor=%flags, index=(%flag,), by=%minus_begin, release=False)
         } {}
       } {
         store(tensor=%partials, index=(%m_piece, %n_piece), value=%sum)
         named_barrier_sync(barrier=8, num_warpgroups=2)
-        arrive_flag(tensor=%flags, index=(%flag,), by=%length)
+        semaphore_arrive(tensor=%flags, index=(%flag,), by=%length)
       }
 
 A flag counts the elements of the contraction that lie summed in its slot, so a piece's turn has
@@ -37,9 +37,17 @@ Why here: pieces are numbers; states and tiles are lowered next, for whatever is
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.ops.mbarrier import LaunchGrid, WaitFlag
-from wsdsl.ir.ops.pipeline import AxisAt, CircularBuffer, FinishTile, Partition
-from wsdsl.ir.ops.tile import If, Map, Yield
+from wsdsl.ir.ops import (
+    AxisAt,
+    If,
+    LaunchGrid,
+    Map,
+    Partition,
+    Pipeline,
+    SemaphoreWait,
+    SplitkFixup,
+    Yield,
+)
 from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.lowering.lanes import height_of, reduces_rows
 from wsdsl.lowering.order_barriers import consumer_barrier
@@ -48,7 +56,7 @@ from wsdsl.lowering.partials import Partials, Place
 
 
 def lower_split_k(kernel: Kernel) -> Kernel:
-    if not any(isinstance(op, FinishTile) for op in walk(kernel.body)):
+    if not any(isinstance(op, SplitkFixup) for op in walk(kernel.body)):
         return kernel
     grid = next(op for op in kernel.body if isinstance(op, LaunchGrid))
     partials = Partials(kernel, grid.cluster)
@@ -75,7 +83,7 @@ class _Pieces:
         self.height = height
         self.partials, self.splits, self.builder = partials, splits, partials.builder
         self.starts: dict[str, Value] = {}
-        self.rings: list[CircularBuffer] = []
+        self.rings: list[Pipeline] = []
 
     def region(self, region: Region) -> Region:
         return self.builder.each(region, self.convert)
@@ -83,7 +91,7 @@ class _Pieces:
     def convert(self, op: Op) -> None:
         if isinstance(op, AxisAt):
             self.starts[op.result.as_axis.name] = op.start
-        if not isinstance(op, FinishTile):
+        if not isinstance(op, SplitkFixup):
             self.builder.add(with_regions(op, self.region))
         elif op.reduction == "cluster":
             self.rings.append(finish_in_cluster(self.partials, op, self.starts))
@@ -92,7 +100,7 @@ class _Pieces:
         else:
             self.in_turns(op)
 
-    def in_turns(self, op: FinishTile) -> None:
+    def in_turns(self, op: SplitkFixup) -> None:
         b, partials = self.builder, self.partials
         continued = b.map("gt", op.begin, b.integer(0), wish="continued")
         size = b.size(op.contraction, partials.static.get(op.contraction))
@@ -101,7 +109,7 @@ class _Pieces:
         lines = [partials.line(v, op.slot) for v in op.sums]
         places = [partials.place(v, i, lines[i]) for i, v in enumerate(op.sums)]
         with b.region() as then:
-            b.add(WaitFlag(tensor=flags, index=(flag,), count=op.begin))
+            b.add(SemaphoreWait(tensor=flags, index=(flag,), count=op.begin))
             whole = [self.added(v, p) for v, p in zip(op.sums, places, strict=True)]
             b.add(Yield(values=tuple(whole)))
         b.add(If(result=op.args, cond=continued, then=tuple(then), orelse=(Yield(values=op.sums),)))

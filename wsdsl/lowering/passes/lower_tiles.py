@@ -3,7 +3,7 @@
 Before:
     %acc = for_range(index=%k, ..., init=(%zeros,), args=(%x: f32[m, n],)) {
       %y: f32[m, n] = contract(a=%a, b=%b, acc=%x)
-      arrive_barrier(barriers=%empty, state=%s)
+      mbarrier_arrive(barriers=%empty, state=%s)
       yield(values=(%y,))
     }
     store(tensor=%C, index=(%m, %n), value=%acc)
@@ -13,7 +13,7 @@ After:
       %acc2: acc<f32[64x256]> = wgmma(acc=%acc1, a=%a, b=%b, accumulate=%more, ...)
       wgmma_commit()
       wgmma_wait(pending=0)
-      arrive_barrier(barriers=%empty, state=%s)
+      mbarrier_arrive(barriers=%empty, state=%s)
       yield(values=(%acc2,))
     }
     %sum: frag<f32[64x256]> = wgmma_wait(pending=0, accumulators=(%acc3,))
@@ -31,11 +31,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.ops import pipeline as p
-from wsdsl.ir.ops import stage as s
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.mbarrier import ArriveBarrier, Elect, ForRange
+from wsdsl.ir.ops import Elect, ForRange, MbarrierArrive
 from wsdsl.ir.rewriter import Namer, free_values, replace_operands, uses, walk, yielded
 from wsdsl.ir.types import State, Tile, Type
 from wsdsl.lowering import elementwise
@@ -64,10 +62,11 @@ from wsdsl.lowering.zeros import tiles_of_zeros
 
 # What `_Lowering.op` has an arm for.
 NAMED = frozenset((
-    p.AddInCluster, ArriveBarrier, p.AxisAt, t.Block, p.CommitProducts, t.Contract, Elect,
-    s.ElementsInShared, t.End, p.ExchangeRows, ForRange, t.If, t.Load, t.Lookup, t.Map,
-    p.Materialize, p.RenameAxes, t.Store, s.StoreInShared, s.StoreInTensor, s.SubtilesInShared,
-    s.SumInTensor, s.SumToTensor, s.TileInShared, s.ValuesInShared, t.Whole,
+    ops.ClusterReduce, MbarrierArrive, ops.AxisAt, ops.Block, ops.CommitProducts, ops.Contract,
+    Elect, ops.ElementsInShared, ops.End, ops.ClusterAllgather, ForRange, ops.If, ops.Load,
+    ops.Lookup, ops.Map, ops.Materialize, ops.RenameAxes, ops.Store, ops.StoreInShared,
+    ops.StoreInTensor, ops.SubtilesInShared, ops.SumInTensor, ops.SumToTensor, ops.TileInShared,
+    ops.ValuesInShared, ops.Whole,
 ))  # fmt: skip
 
 
@@ -75,13 +74,13 @@ def lower_tiles(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
     declarations: list[Op] = []
 
-    def change(op: p.Partition) -> p.Partition:
+    def change(op: ops.Partition) -> ops.Partition:
         own = _Lowering(kernel, op, builder, declarations)
         if op.role == "mma":
             return TensorProducts(own, op).partition
         return with_fields(op, body=own.partition(op.body))
 
-    made = p.with_partitions(kernel, change)
+    made = ops.with_partitions(kernel, change)
     return made.with_body(declared_in(made.body, declarations))
 
 
@@ -89,7 +88,7 @@ class _Lowering:
     """One partition. `env` holds tiles as pieces, `sums` those that products add to."""
 
     def __init__(
-        self, kernel: Kernel, partition: p.Partition, builder: Builder, declarations: list[Op]
+        self, kernel: Kernel, partition: ops.Partition, builder: Builder, declarations: list[Op]
     ) -> None:
         self.builder = builder
         context = self.context = PartitionContext(kernel, partition, builder, declarations)
@@ -97,7 +96,7 @@ class _Lowering:
         self.stores = Stores(kernel, partition, self.context, declarations)
         self.env: dict[Value, RegisterTile] = {}
         self.sums: dict[Value, Accumulated] = {}
-        self.tiles: dict[Value, s.TileInShared] = {}
+        self.tiles: dict[Value, ops.TileInShared] = {}
         self.parts: list[EpilogueOperands | ClusterExchange] = []
         self.in_place: list[RegisterTile] = []
         """Operands that threads read in slots which are not given back yet."""
@@ -109,14 +108,14 @@ class _Lowering:
         """By the state of a slot, as it was read last."""
 
     def partition(self, body: Region) -> Region:
-        with self.builder.region() as ops:
+        with self.builder.region() as members:
             self.context.begin_whole()
-            if any(isinstance(op, (t.Contract, t.Store)) for op in walk(body)):
+            if any(isinstance(op, (ops.Contract, ops.Store)) for op in walk(body)):
                 self.context.find_shares()
                 self.stores.begin()
             self.region(body)
             self.stores.finish()
-        return tuple(ops)
+        return tuple(members)
 
     # Values ---------------------------------------------------------------------------------------
 
@@ -159,77 +158,77 @@ class _Lowering:
 
     def op(self, op: Op) -> None:
         match op:
-            case s.TileInShared():
+            case ops.TileInShared():
                 self.tiles[op.result] = op
                 clear_beyond(self.context, op)
-            case s.SubtilesInShared():
+            case ops.SubtilesInShared():
                 self.parts.append(parts := EpilogueOperands(op, self.context))
                 self.env |= dict(zip(op.result, parts.pieces, strict=True))
-            case p.ExchangeRows():
+            case ops.ClusterAllgather():
                 self.env |= self.context.shared_rows.exchanged(op, self.pieces)
-            case p.AddInCluster():
+            case ops.ClusterReduce():
                 self.parts.append(exchange := ClusterExchange(op, self.context))
                 whole = exchange.add([self.pieces(v) for v in op.sums])
                 self.env |= dict(zip(op.result, whole, strict=True))
-            case p.AxisAt():
+            case ops.AxisAt():
                 known = {v: self.scalar(v) for v in operands(op)}
                 self.context.begin_axis(replace_operands(op, known))
-            case p.Materialize():
+            case ops.Materialize():
                 for value in op.values:
                     self.context.compute(self.pieces(value), op)
                 if op.but_last:
                     self.products.start_turns(op.loc)
-            case t.Whole():
+            case ops.Whole():
                 pass  # `begin_whole`
-            case s.ElementsInShared():
+            case ops.ElementsInShared():
                 self.env[op.result] = read_elements(op, self.context, self.pieces)
                 self.in_place.append(self.env[op.result])
-            case s.ValuesInShared():
+            case ops.ValuesInShared():
                 self.env[op.result] = read_values(op, self.context)
                 self.in_place.append(self.env[op.result].least)
             case Elect():
                 with self.builder.region() as inner:
                     self.region(op.body)
                 self.builder.add(with_fields(op, body=tuple(inner)))
-            case s.SumInTensor():
+            case ops.SumInTensor():
                 reads = self.sums_read[op.state] = self.in_tensor_memory[op.result]
                 self.env[op.result] = reads.begin(op, self.scalar)
-            case ArriveBarrier() if self.is_read(op.state):
+            case MbarrierArrive() if self.is_read(op.state):
                 self.sums_read[op.state].finish()
-            case s.StoreInShared() | s.StoreInTensor():
+            case ops.StoreInShared() | ops.StoreInTensor():
                 write_to_slot(op, self.pieces(op.value), self.context)
-                self.unpublished |= isinstance(op, s.StoreInShared)
-            case s.SumToTensor():
+                self.unpublished |= isinstance(op, ops.StoreInShared)
+            case ops.SumToTensor():
                 write_back(op, self.pieces(op.value), self.context)
-            case p.CommitProducts():
+            case ops.CommitProducts():
                 self.products.commit(op.loc)
-            case t.Contract(in_turns=True):
+            case ops.Contract(in_turns=True):
                 for pieces in self.in_place:
                     pieces.all()
                 self.env[op.result] = self.products.in_turns(op, self.tiles)
                 self.finish_reading()
-            case t.Contract():
+            case ops.Contract():
                 acc, context = self.addend(op.acc, op.result.type), self.context
                 computed = elementwise.computed_operand(op, self.tiles, self.pieces, context)
                 self.sums[op.result] = self.products.multiply(op, self.tiles, computed, acc)
             case ForRange():
                 self.products.settle(op.loc)
                 self.loop(op)
-            case t.If():
+            case ops.If():
                 self.branch(op)
-            case t.Store():
+            case ops.Store():
                 self.store(op)
-            case t.End():
+            case ops.End():
                 self.context.end(op)
-            case t.Block():
+            case ops.Block():
                 self.context.block(op)
-            case t.Map(fn="floordiv" | "mod") if (
+            case ops.Map(fn="floordiv" | "mod") if (
                 found := elementwise.divided_indices(op, self.context)
             ) is not None:
                 self.env[op.result] = found
-            case p.RenameAxes():
+            case ops.RenameAxes():
                 self.env[op.result] = self.pieces(op.x)
-            case t.Load() | t.Lookup():
+            case ops.Load() | ops.Lookup():
                 self.env[op.result] = self.stores.turned.load(op, self.pieces)
             case _:
                 self.plain(op)
@@ -247,7 +246,7 @@ class _Lowering:
             self.env[made[0]] = elementwise.compute(op, self.context, self.pieces)
             self.remember(op)
             return
-        if isinstance(op, ArriveBarrier):
+        if isinstance(op, MbarrierArrive):
             self.finish_reading()
             self.products.give_back(op.state, op.loc)
         self.builder.add(replace_operands(op, {v: self.scalar(v) for v in swap}))
@@ -277,7 +276,7 @@ class _Lowering:
             return self.products.empty(kind, self.builder.loc)
         return self.products.join(self.pieces(value), self.builder.loc)
 
-    def store(self, op: t.Store) -> None:
+    def store(self, op: ops.Store) -> None:
         self.read_first({op.tensor})
         index = tuple(v if v.is_tile else self.scalar(v) for v in op.index)
         self.stores.store(with_fields(op, index=index), self.pieces)
@@ -292,11 +291,10 @@ class _Lowering:
 
     @contextmanager
     def inner(self) -> Generator[list[Op]]:
-        """The ops of a body. Where axes begin in it, is known in it alone: a dimension may be taken
-        whole there, and again behind it."""
+        """Collect the ops of a body, outside of which its tiles are not visible."""
         tiles = dict(self.context.tiles)
-        with self.context.shared_rows.region(), self.builder.region() as ops:
-            yield ops
+        with self.context.shared_rows.region(), self.builder.region() as members:
+            yield members
         self.context.tiles = tiles
 
     def loop(self, op: ForRange) -> None:
@@ -305,7 +303,7 @@ class _Lowering:
         carries = zip(op.args, lasts, strict=True)
         summed = [last.is_tile and stays_with_products(op, arg, last) for arg, last in carries]
         # By the state of a slot that is carried, that of the one that the next iteration has.
-        read = {inner.state for inner in op.body if isinstance(inner, s.TileInShared)}
+        read = {inner.state for inner in op.body if isinstance(inner, ops.TileInShared)}
         slots = {arg: last for arg, last in zip(op.args, lasts, strict=True) if last in read}
         sums_only = {v for v, is_sum in zip(op.init, summed, strict=True) if is_sum}
         self.make(v for v in (*free_values(op.body), *op.init) if v not in sums_only)
@@ -324,7 +322,7 @@ class _Lowering:
             self.products.settle(op.loc, {*slots.values()})
             handed = [v for var in carried for v in var.hand_on(self)]
             self.stores.settle(op.loc)
-            b.add(t.Yield(values=tuple(handed), loc=op.loc))
+            b.add(ops.Yield(values=tuple(handed), loc=op.loc))
         self.stores.finish_loop(op)
         results = [var.leave(self) for var in carried]
         b.add(carrying(op, carried, results, tuple(body)))
@@ -334,10 +332,10 @@ class _Lowering:
         for var in carried:
             var.after(self)
 
-    def branch(self, op: t.If) -> None:
+    def branch(self, op: ops.If) -> None:
         b = self.builder
         # Products in flight outlast a branch that has none of its own.
-        multiplies = any(isinstance(inner, (t.Contract, ForRange)) for inner in walk((op,)))
+        multiplies = any(isinstance(inner, (ops.Contract, ForRange)) for inner in walk((op,)))
         if multiplies or not self.products.in_flight:
             self.products.settle(op.loc)
         self.make((*free_values(op.then), *free_values(op.orelse)))
@@ -346,7 +344,7 @@ class _Lowering:
         state = rows.next_state(op.loc) if exchanges((op,)) else None
         for region in (op.then, op.orelse):
             self.stores.boundary(op)
-            with self.inner() as ops:
+            with self.inner() as members:
                 self.products.unfenced, rows.state = True, state or rows.state
                 self.region(region[:-1])
                 if multiplies:
@@ -356,8 +354,8 @@ class _Lowering:
                     handed += self.pieces(v).all() if v.is_tile else (self.scalar(v),)
                 self.stores.settle(op.loc)
                 handed += [rows.next_state(op.loc)] if state else []
-                b.add(t.Yield(values=tuple(handed), loc=op.loc))
-            branches.append(tuple(ops))
+                b.add(ops.Yield(values=tuple(handed), loc=op.loc))
+            branches.append(tuple(members))
         self.products.unfenced = True
         self.stores.boundary(op)
         result = list[Value]()

@@ -18,8 +18,7 @@ from typing import Any
 
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.pipeline import ExchangeRows
-from wsdsl.ir.ops.tile import Load, Reduce, Store
+from wsdsl.ir.ops import ClusterAllgather, Load, Reduce, Store
 from wsdsl.ir.plan import Plan, PlannedPartition, PlannedRing
 from wsdsl.ir.rewriter import Namer
 from wsdsl.ir.types import Axis, Sizes
@@ -106,7 +105,7 @@ def _meetings(kernel: Kernel) -> Iterator[str]:
     for op in kernel.ops:
         if isinstance(op, Reduce) and op.ctas > 1:
             yield f"{_NAMES[op.fn]} along {op.axis}"
-        elif isinstance(op, ExchangeRows):
+        elif isinstance(op, ClusterAllgather):
             made = (kernel.definers.get(x) for x in op.x)
             own = [_NAMES[reduced.fn] for reduced in made if isinstance(reduced, Reduce)]
             yield f"{', '.join(own)} along {op.axis}, at once"

@@ -31,7 +31,7 @@ import dataclasses
 from wsdsl.ir.analysis.factors import Factored, factored, significant_bits, taken_as
 from wsdsl.ir.hardware.wgmma_shapes import k_step, sum_of
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
-from wsdsl.ir.ops.tile import Block, Cast, Constant, Contract, Index, Map
+from wsdsl.ir.ops import Block, Cast, Constant, Contract, Index, Map
 from wsdsl.ir.rewriter import Namer, made_of, replace_operands, uses, with_regions
 from wsdsl.ir.types import BF16, F32, Axis, DType, Tile
 from wsdsl.lowering.passes.drop_unused import without_unused

@@ -11,7 +11,7 @@ Before:
         }
         store(tensor=%C, index=(%m, %n), value=%acc)
 After:
-    %ring = circular_buffer(depth=4, layouts=((bf16[m, k], bf16[n, k]),))
+    %ring = pipeline(depth=4, layouts=((bf16[m, k], bf16[n, k]),))
     partition(role="load") {
       for_work(index=(%m, %n), dims=("M", "N")) {
         for_tiles(index=%k) {
@@ -60,9 +60,7 @@ import dataclasses
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Region, Value
-from wsdsl.ir.ops.pipeline import CircularBuffer, ForWork, Partition
-from wsdsl.ir.ops.stage import with_tails
-from wsdsl.ir.ops.tile import ForEach, ForTiles
+from wsdsl.ir.ops import ForEach, ForTiles, ForWork, Partition, Pipeline, with_tails
 from wsdsl.ir.plan import Plan
 from wsdsl.ir.rewriter import Namer, copy_region
 from wsdsl.ir.types import Axis, Ring
@@ -179,11 +177,11 @@ def _name(loop: ForTiles | ForEach) -> str:
     return loop.index.type.name if isinstance(loop.index.type, Axis) else loop.index.name
 
 
-def _declare(plan: Plan, groups: tuple[SlotGroup, ...], namer: Namer) -> dict[int, CircularBuffer]:
+def _declare(plan: Plan, groups: tuple[SlotGroup, ...], namer: Namer) -> dict[int, Pipeline]:
     """The circular buffer of each ring."""
     layouts = layouts_of(groups)
     return {
-        ring.number: CircularBuffer(
+        ring.number: Pipeline(
             result=Value(namer.new(ring.name), Ring()),
             depth=ring.depth,
             layouts=tuple(layouts[ring.number]),

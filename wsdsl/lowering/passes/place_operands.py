@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.ops.tile import Contract, Load
+from wsdsl.ir.ops import Contract, Load
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.decode import decoded, loads_of, places_of, tensors_of
 from wsdsl.lowering.product_operands import computed_operands

@@ -4,7 +4,7 @@ Before:
     %s5 = for_range(index=%work, start=%cta, stop=%num_work, step=%num_ctas, ...) {
       %m: i32 = map(fn="mul", args=(%work, %c64))
       %s3 = for_range(index=%k, start=%c0, stop=%end, step=%c64, init=(%s1,), args=(%s2,)) {
-        wait_barrier(barriers=%empty, state=%s2)
+        mbarrier_wait(barriers=%empty, state=%s2)
         thread_load(tensor=%A, coordinates=(%m, %k), row_dim=0, rows=64, columns=64, ...)
         ...
       }
@@ -29,7 +29,7 @@ After:
         if(cond=%goes_on) {
           prefetch_tile(tensor=%A, coordinates=(%m, %ahead), row_dim=0, rows=64, columns=64)
         }
-        wait_barrier(barriers=%empty, state=%s2)
+        mbarrier_wait(barriers=%empty, state=%s2)
         ...
       }
 
@@ -47,11 +47,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of, with_fields
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.prefetch import PrefetchTile
-from wsdsl.ir.ops.smem import ThreadLoad
-from wsdsl.ir.ops.tile import Constant, DimSize, Map
+from wsdsl.ir.ops import Constant, DimSize, ForRange, Map, Partition, PrefetchTile, ThreadLoad
 from wsdsl.ir.rewriter import Namer, makers, with_regions
 from wsdsl.lowering.builder import INT, Builder
 

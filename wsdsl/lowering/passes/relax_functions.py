@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Value, operands, with_fields
-from wsdsl.ir.ops.tile import Cast, ForTiles, Load, Map, Reduce, Store
+from wsdsl.ir.ops import Cast, ForTiles, Load, Map, Reduce, Store
 from wsdsl.ir.rewriter import rewrite, walk
 from wsdsl.ir.types import F32, Tensor, Tile
 from wsdsl.lowering.axes import axes_of

@@ -26,10 +26,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from wsdsl.ir.analysis.factors import Factored, split, taken_as, unwidened
+from wsdsl.ir.analysis.scale_factor_indices import block_in_atoms, in_atoms
 from wsdsl.ir.hardware.block_scale_factors import KINDS, are_scaled, kind_of
-from wsdsl.ir.hardware.scale_factor_atoms import block_in_atoms, in_atoms
 from wsdsl.ir.op import Kernel, Makers, Op, Value, with_fields
-from wsdsl.ir.ops.tile import Cast, Contract, Load, Map
+from wsdsl.ir.ops import Cast, Contract, Load, Map
 from wsdsl.ir.rewriter import Namer, definitions, rewrite
 from wsdsl.ir.types import Axis, DType, Tile
 from wsdsl.lowering.passes.drop_unused import without_unused

@@ -175,10 +175,16 @@ from __future__ import annotations
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8
 from wsdsl.ir.op import Kernel, Op, Region, regions, with_fields
-from wsdsl.ir.ops.mbarrier import ForRange, NamedBarrierArrive
-from wsdsl.ir.ops.pipeline import CircularBuffer, Partition, with_partitions
-from wsdsl.ir.ops.stage import SlotSum
-from wsdsl.ir.ops.tile import Contract, Store
+from wsdsl.ir.ops import (
+    Contract,
+    ForRange,
+    NamedBarrierArrive,
+    Partition,
+    Pipeline,
+    SlotSum,
+    Store,
+    with_partitions,
+)
 from wsdsl.ir.rewriter import Namer, rewrite, walk, with_regions
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import LoadsAhead
@@ -195,7 +201,7 @@ from wsdsl.lowering.tensor_loop import made_rings, turned_products
 def schedule_products(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
     stored = {op.tensor for op in kernel.of(Store)}
-    rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
+    rings = {op.result: op for op in kernel.body if isinstance(op, Pipeline)}
     made = made_rings(kernel)
     every = (kernel.schedule and kernel.schedule.mma_promotion_interval) or 0
 

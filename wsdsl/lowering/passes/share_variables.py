@@ -22,7 +22,7 @@ from typing import Any
 
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Value, with_fields
-from wsdsl.ir.ops.tile import OVER_AXIS, ForTiles, Load, Store
+from wsdsl.ir.ops import OVER_AXIS, ForTiles, Load, Store
 from wsdsl.ir.rewriter import definitions, retype, rewrite
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest

@@ -21,19 +21,18 @@ from __future__ import annotations
 import operator
 from functools import partial
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, regions, results_of
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops.smem import LoadGlobal
-from wsdsl.ir.ops.tile import COMPARISONS, Cast, Constant, DimSize, Map
+from wsdsl.ir.ops import COMPARISONS, Cast, Constant, DimSize, LoadGlobal, Map
 from wsdsl.ir.rewriter import replace_operands, rewrite, with_regions, yielded
 from wsdsl.ir.types import Tile
 
 Numbers = dict[Value, int | float | bool]
 Bounds = frozenset[tuple[Value, ...]]
 SHARED = frozenset((
-    Constant, DimSize, Map, Cast, b.CtaIndex, b.NumCtas, b.ClusterIndex, b.NumClusters, b.CtaRank,
-    b.WarpgroupIndex, LoadGlobal,
+    Constant, DimSize, Map, Cast, ops.CtaIndex, ops.NumCtas, ops.ClusterIndex, ops.NumClusters,
+    ops.CtaRank, ops.WarpgroupIndex, LoadGlobal,
 ))  # fmt: skip
 
 
@@ -48,7 +47,7 @@ def simplify(kernel: Kernel) -> Kernel:
 
 def _hoist_constants(kernel: Kernel) -> Region:
     """Scalar constants and sizes move in front of the partitions; they cost no register."""
-    known = (Constant, DimSize, b.LaunchNarrowing)
+    known = (Constant, DimSize, ops.LaunchNarrowing)
     rest = rewrite(kernel.body, lambda op: () if type(op) in known else (op,))
     return (*kernel.of(*known), *rest)
 
@@ -63,14 +62,14 @@ def _fold(
         if isinstance(op, Map) and (known := _compared(op, numbers, run)) is not None:
             numbers[op.result] = known
             op = Constant(result=op.result, value=known, loc=op.loc)
-        elif isinstance(op, b.ForRange) and _turns_once(op, numbers):
+        elif isinstance(op, ops.ForRange) and _turns_once(op, numbers):
             swap.update({op.index: op.start, **dict(zip(op.args, op.init, strict=True))})
             kept += _fold(op.body[:-1], numbers, swap, run)
             last = (swap.get(v, v) for v in yielded(op.body))
             swap.update(zip(op.result, last, strict=True))
             continue
         elif regions(op):
-            within = run | {(op.start, op.stop)} if isinstance(op, b.ForRange) else run
+            within = run | {(op.start, op.stop)} if isinstance(op, ops.ForRange) else run
             op = with_regions(op, partial(_fold, numbers=numbers, swap=swap, run=within))
         kept.append(op)
     return tuple(kept)
@@ -86,7 +85,7 @@ def _compared(op: Map, numbers: Numbers, run: Bounds) -> bool | None:
     return True if runs else None
 
 
-def _turns_once(loop: b.ForRange, numbers: Numbers) -> bool:
+def _turns_once(loop: ops.ForRange, numbers: Numbers) -> bool:
     if not all(v in numbers for v in (loop.start, loop.stop, loop.step)):
         return False
     start, stop, step = (numbers[v] for v in (loop.start, loop.stop, loop.step))

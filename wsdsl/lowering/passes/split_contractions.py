@@ -10,7 +10,8 @@ After:
     for_work(index=(%m, %n), dims=("M", "N"), scheduler="stream_k", contraction=(("K", 64),),
              piece=(%slot, %begin, %end)) {
       %acc = for_tiles(index=%k, start=%begin, stop=%end, init=(%zeros,), args=(%x,)) { ... }
-      finish_tile(sums=(%acc,), slot=%slot, begin=%begin, end=%end, contraction="K", args=(%sum,)) {
+      splitk_fixup(sums=(%acc,), slot=%slot, begin=%begin, end=%end, contraction="K",
+                   args=(%sum,)) {
         store(tensor=%C, index=(%m, %n), value=%sum)
       }
     }
@@ -21,9 +22,7 @@ Why here: the two sides have their own loops, and must walk the same pieces.
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, uses, walk, with_fields
-from wsdsl.ir.ops.pipeline import FinishTile, ForWork, Partition
-from wsdsl.ir.ops.stage import ConsumerRelease
-from wsdsl.ir.ops.tile import ForTiles, Yield
+from wsdsl.ir.ops import ConsumerRelease, ForTiles, ForWork, Partition, SplitkFixup, Yield
 from wsdsl.ir.rewriter import (
     Namer,
     copy_region,
@@ -112,7 +111,7 @@ class _Cut:
             rest = copy_region((*makers(before, uses(rest)), *rest), self.namer)
         carried = zip(loop.args, yielded(loop.body), strict=True)
         fns = tuple(joined_by(loop.body, *each) for each in carried)
-        finish = FinishTile(
+        finish = SplitkFixup(
             sums=loop.result,
             fns=fns if {*fns} != {"add"} else (),
             slot=slot,

@@ -13,7 +13,7 @@ Why here: tile sizes and clusters are settled.
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, Op, Region, with_fields
-from wsdsl.ir.ops.tile import Reduce
+from wsdsl.ir.ops import Reduce
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.spread_rows import spread_axes

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops.tile import Constant, Contract, ForEach, ForTiles, Full, Map
+from wsdsl.ir.ops import Constant, Contract, ForEach, ForTiles, Full, Map
 from wsdsl.ir.rewriter import Namer, uses, with_regions
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.tensor_chains import staying

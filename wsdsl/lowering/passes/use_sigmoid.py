@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops.tile import Constant, Map
+from wsdsl.ir.ops import Constant, Map
 from wsdsl.ir.rewriter import Namer, uses, with_regions
 from wsdsl.ir.types import F32, Tile
 

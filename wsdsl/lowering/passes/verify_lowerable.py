@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.hardware.tma_box import MAX_RANK
 from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, regions, used_inside, walk
-from wsdsl.ir.ops import tile
 from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.lowering.axes import loop_variable, output_nest, with_outer
 from wsdsl.lowering.axis_blocks import MOST
@@ -85,17 +85,17 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
 
 def _stored_once(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
-    apart: dict[tile.Store, list[str]] = {}
+    apart: dict[ops.Store, list[str]] = {}
     for loop in (
-        x for x in output_nest(kernel)[0] if not (isinstance(x, tile.ForTiles) and x.whole)
+        x for x in output_nest(kernel)[0] if not (isinstance(x, ops.ForTiles) and x.whole)
     ):
-        for op, ifs in with_outer(loop.body, (tile.If,)):
-            if not isinstance(op, tile.Store) or op.accumulate:
+        for op, ifs in with_outer(loop.body, (ops.If,)):
+            if not isinstance(op, ops.Store) or op.accumulate:
                 continue
             conditions = tuple(around.cond for around in ifs)
             if _depends(op.index, loop.index, made):
                 chosen = _depends(conditions, loop.index, made)
-                if isinstance(loop, tile.ForTiles) and not chosen and may_meet(op, loop, made):
+                if isinstance(loop, ops.ForTiles) and not chosen and may_meet(op, loop, made):
                     yield _meeting(op, loop)
             elif not conditions:
                 apart.setdefault(op, []).append(f"`{loop_variable(loop.index.name)}`")
@@ -109,7 +109,7 @@ def _stored_once(kernel: Kernel) -> Iterator[Finding]:
         )
 
 
-def _meeting(store: tile.Store, loop: tile.ForTiles) -> Finding:
+def _meeting(store: ops.Store, loop: ops.ForTiles) -> Finding:
     name, size = loop_variable(loop.index.name), loop.index.as_axis.size
     return Finding(
         f"WS0314 tiles of `{name}` may store to the same elements, in no order",
@@ -123,7 +123,7 @@ def _depends(values: tuple[Value, ...], index: Value, made: Makers) -> bool:
 
     def after(value: Value) -> tuple[Value, ...]:
         op = made.get(value)
-        if isinstance(op, tile.ForTiles) and value == op.index:
+        if isinstance(op, ops.ForTiles) and value == op.index:
             # A part of a dimension that begins elsewhere in each iteration is another one.
             return (op.start,) if op.start else ()
         if op is None or value == getattr(op, "index", None):
@@ -138,11 +138,11 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
     known, room = dict(kernel.sizes), room_for_rows(kernel)
     for op in kernel.ops:
         most = MAX_COLUMNS
-        if isinstance(op, tile.Whole) and isinstance(op.result.type, Axis):
+        if isinstance(op, ops.Whole) and isinstance(op.result.type, Axis):
             dim, least, at = op.result.type.dim, 1, op.loc
             most = room.get(op.result.type.name, most)
             told, hint = f"`{dim}` is taken whole (`:`)", f"use `for … in tiles({dim})`"
-        elif isinstance(op, tile.ForTiles) and op.whole and isinstance(op.index.type, Axis):
+        elif isinstance(op, ops.ForTiles) and op.whole and isinstance(op.index.type, Axis):
             dim, least, axis = op.index.type.dim, 0, op.index.type.name
             at = next((inner for inner in walk(op.body) if _reduces(inner, axis)), op).loc
             most = MOST_CTAS * most if axis in spread_axes(kernel) else room.get(axis, most)
@@ -163,14 +163,14 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _reduces(op: Op, axis: str) -> bool:
-    if isinstance(op, tile.Contract):
+    if isinstance(op, ops.Contract):
         return axis in op.summed
-    return isinstance(op, tile.Reduce | tile.Scan | tile.TopK) and op.axis == axis
+    return isinstance(op, ops.Reduce | ops.Scan | ops.TopK) and op.axis == axis
 
 
 def _products(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
-    for op in kernel.of(tile.Contract):
+    for op in kernel.of(ops.Contract):
         (a, b), shared = op.tiles, op.summed
         if len(shared) > 1:
             variables = ", ".join(map(loop_variable, shared))
@@ -187,7 +187,7 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                     else f"loop over one with `each`: for {loop_variable(free[0])} in each(…)",
                 )
         if sum_of(a.dtype, b.dtype) is None and not op.scales:
-            loaded = all(isinstance(made.get(v), tile.Load) for v in (op.a, op.b))
+            loaded = all(isinstance(made.get(v), ops.Load) for v in (op.a, op.b))
             yield Finding(
                 f"WS0319 the tensor cores do not support `@` of {a.dtype} and {b.dtype}",
                 op.loc,
@@ -199,11 +199,11 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
         if computed:
             yield from _computed(kernel, op, computed, made)
         for load in (made.get(op.a), made.get(op.b)):
-            if isinstance(load, tile.Load):
+            if isinstance(load, ops.Load):
                 yield from _operand(load, op, made)
 
 
-def _by_element(product: tile.Contract) -> str:
+def _by_element(product: ops.Contract) -> str:
     """The hint for a matmul without tensor cores, whose operations round to their dtype."""
     (a, b), (axis,) = product.tiles, product.summed
     wide = sum_of(a.dtype, b.dtype) or a.dtype
@@ -214,7 +214,7 @@ def _by_element(product: tile.Contract) -> str:
 
 
 def _computed(
-    kernel: Kernel, product: tile.Contract, computed: list[Value], made: Makers
+    kernel: Kernel, product: ops.Contract, computed: list[Value], made: Makers
 ) -> Iterator[Finding]:
     """Check operands from registers: one per MMA, in the layout of its accumulators."""
     locs = [made[v].loc for v in computed if v in made]
@@ -237,7 +237,7 @@ def _computed(
             )
 
 
-def _operand(load: tile.Load, product: tile.Contract, made: Makers) -> Iterator[Finding]:
+def _operand(load: ops.Load, product: ops.Contract, made: Makers) -> Iterator[Finding]:
     last, name, dtype = load.last, load.tensor.name, load.dtype
     rows = [v for v in load.index if isinstance(v.type, Tile) and v.type.axes]
     if rows:
@@ -276,7 +276,7 @@ def _scalars(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _blocks(kernel: Kernel) -> Iterator[Finding]:
-    for op in kernel.of(tile.ReduceBlocks):
+    for op in kernel.of(ops.ReduceBlocks):
         if op.size & (op.size - 1) or op.size > MOST:
             told = f"WS0327 blocks of {op.size} are not lowered; powers of two up to {MOST} are"
             hint = f"use tiles, for {op.axis} in tiles(…, by={op.size}), and reduce each"
@@ -285,7 +285,7 @@ def _blocks(kernel: Kernel) -> Iterator[Finding]:
 
 def _top(kernel: Kernel) -> Iterator[Finding]:
     known = dict(kernel.sizes)
-    for op in kernel.of(tile.TopK):
+    for op in kernel.of(ops.TopK):
         dim = op.into.as_axis.dim
         if known.get(dim, 0) > MOST_OF_TOP:
             limit = f"up to {MOST_OF_TOP} largest elements of an axis are lowered"
@@ -298,8 +298,8 @@ MOST_OF_TOP = 32
 
 def _nibbles(kernel: Kernel) -> Iterator[Finding]:
     """Reject stores of half a byte whose other half another thread may store."""
-    parts = {loop.index.type for loop in kernel.of(tile.ForTiles) if walks_a_part(loop)}
-    for op in kernel.of(tile.Store):
+    parts = {loop.index.type for loop in kernel.of(ops.ForTiles) if walks_a_part(loop)}
+    for op in kernel.of(ops.Store):
         if op.dtype.bits != 4 or (op.last is not None and op.last not in parts):
             continue
         alone = "single elements" if op.last is None else "a part"
@@ -320,7 +320,7 @@ def _walked_alike(kernel: Kernel) -> Mapping[Value, str]:
     """Map indices of consecutive loops in the output space to their dimension and variable: loops
     with equal ones have the same tiles in the same threads.
     """
-    loops = (op for op in output_nest(kernel)[1] if isinstance(op, tile.ForTiles))
+    loops = (op for op in output_nest(kernel)[1] if isinstance(op, ops.ForTiles))
     whole = (op.index for op in loops if not walks_a_part(op))
     return {v: f"{v.as_axis.dim} by {loop_variable(v.as_axis.name)}" for v in whole}
 
@@ -328,16 +328,16 @@ def _walked_alike(kernel: Kernel) -> Mapping[Value, str]:
 def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
     """Reject loads of stored tensors: loads move to their use, and stores complete later."""
     made, alike = kernel.definers, _walked_alike(kernel)
-    stored: dict[Value, list[tile.Store]] = {}
-    for op in kernel.of(tile.Store):
+    stored: dict[Value, list[ops.Store]] = {}
+    for op in kernel.of(ops.Store):
         stored.setdefault(op.tensor, []).append(op)
 
     def read_back(block: Region, before: frozenset[Value]) -> Iterator[Finding]:
         """`before`: the tensors that are stored before it, here or around it."""
         for op in block:
-            if isinstance(op, (tile.Load, tile.Lookup)) and op.tensor in stored:
-                elementwise = isinstance(op, tile.Load) and op.result not in multiplied(kernel)
-                same = isinstance(op, tile.Load) and all(
+            if isinstance(op, (ops.Load, ops.Lookup)) and op.tensor in stored:
+                elementwise = isinstance(op, ops.Load) and op.result not in multiplied(kernel)
+                same = isinstance(op, ops.Load) and all(
                     same_place(op, store, made, alike) or apart(op, store, made)
                     for store in stored[op.tensor]
                 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.tile import Contract
+from wsdsl.ir.ops import Contract
 from wsdsl.lowering.decode import places_of, tensors_of
 from wsdsl.lowering.product_operands import computed_operands
 

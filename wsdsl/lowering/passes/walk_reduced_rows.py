@@ -22,8 +22,8 @@ Why here: everything behind knows tiles of which one axis is reduced.
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import definitions, retype, rewrite
 from wsdsl.ir.types import I32, Tile
 from wsdsl.lowering.axes import output_nest
@@ -31,31 +31,31 @@ from wsdsl.lowering.axes import output_nest
 
 def walk_reduced_rows(kernel: Kernel) -> Kernel:
     for loop in output_nest(kernel)[0]:
-        if isinstance(loop, t.ForTiles) and _is_walked(kernel, loop):
+        if isinstance(loop, ops.ForTiles) and _is_walked(kernel, loop):
             return kernel.with_body(_walked(kernel, loop))
     return kernel
 
 
-def _is_walked(kernel: Kernel, loop: t.ForTiles) -> bool:
+def _is_walked(kernel: Kernel, loop: ops.ForTiles) -> bool:
     """Whether tiles of the loop are summed along it and another axis, and no more than that."""
     axis = loop.index.as_axis
-    if loop.whole or axis.size or kernel.of(t.Contract):
+    if loop.whole or axis.size or kernel.of(ops.Contract):
         return False
-    reduced = {op.axis for op in kernel.of(t.Reduce)} - {axis.name}
+    reduced = {op.axis for op in kernel.of(ops.Reduce)} - {axis.name}
     both = any(
         isinstance(v.type, Tile) and axis.name in v.type.axes and reduced & {*v.type.axes}
         for v in definitions(kernel)
     )
-    along = any(op.last == axis and len(op.axes) > 1 for op in kernel.of(t.Load))
-    sums = [op for op in kernel.of(t.Reduce) if op.axis == axis.name]
-    others = (*kernel.of(t.Scan), *kernel.of(t.TopK), *kernel.of(t.ReduceBlocks))
+    along = any(op.last == axis and len(op.axes) > 1 for op in kernel.of(ops.Load))
+    sums = [op for op in kernel.of(ops.Reduce) if op.axis == axis.name]
+    others = (*kernel.of(ops.Scan), *kernel.of(ops.TopK), *kernel.of(ops.ReduceBlocks))
     told = any(op.axis == axis.name for op in others) or any(
-        op.axis == loop.index for op in kernel.of(t.End)
+        op.axis == loop.index for op in kernel.of(ops.End)
     )
     return both and bool(sums) and not along and not told and all(op.fn == "add" for op in sums)
 
 
-def _walked(kernel: Kernel, loop: t.ForTiles) -> Region:
+def _walked(kernel: Kernel, loop: ops.ForTiles) -> Region:
     axis, index = loop.index.as_axis, Value(loop.index.name, Tile(I32, ()))
     swap = {loop.index: index}
     for value in definitions(kernel):
@@ -66,12 +66,12 @@ def _walked(kernel: Kernel, loop: t.ForTiles) -> Region:
 
     def change(op: Op) -> tuple[Op, ...]:
         match op:
-            case t.Index(axis=at) if at == loop.index:
+            case ops.Index(axis=at) if at == loop.index:
                 same[op.result] = index
-            case t.Reduce(axis=name) if name == axis.name:
+            case ops.Reduce(axis=name) if name == axis.name:
                 same[op.result] = op.x
-            case t.ForTiles(index=at) if at == loop.index:
-                return (t.ForEach(dim=axis.dim, index=at, body=op.body, loc=op.loc),)
+            case ops.ForTiles(index=at) if at == loop.index:
+                return (ops.ForEach(dim=axis.dim, index=at, body=op.body, loc=op.loc),)
             case _:
                 return (op,)
         return ()

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Makers, Op, Value, attributes_of, operands
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Tile
 from wsdsl.prover.machine.machine import Agent
@@ -19,7 +17,15 @@ from wsdsl.prover.machine.symbolic_terms import apply
 
 SMALL = 3
 """Numbers up to this are followed as they are: whose tile it is in ping-pong, for instance."""
-MADE_OF_OPERANDS = (t.Map, t.Cast, t.Bitcast, t.DimSize, t.Constant, b.NumCtas, b.NumClusters)
+MADE_OF_OPERANDS = (
+    ops.Map,
+    ops.Cast,
+    ops.Bitcast,
+    ops.DimSize,
+    ops.Constant,
+    ops.NumCtas,
+    ops.NumClusters,
+)
 """Ops whose results are the same wherever their operands are."""
 Stack = tuple[Value, ...]
 
@@ -32,11 +38,11 @@ class Formulas:
         self.made = model.kernel.definers
         self.changes = model.written | model.effects.lent
         self.numbers: dict[Any, int] = {}
-        self.around: list[b.ForRange] = []
+        self.around: list[ops.ForRange] = []
         """The loops around, with the one whose values are looked at."""
         self.known: dict[tuple[Value, Stack], int | None] = {}
 
-    def carried(self, loop: b.ForRange, around: list[b.ForRange]) -> list[tuple[int, int]]:
+    def carried(self, loop: ops.ForRange, around: list[ops.ForRange]) -> list[tuple[int, int]]:
         """Which of the scalars that the loop carries (their places) are made how."""
         self.around, self.known = [*around, loop], {}
         found = [(n, self._of(v, ())) for n, v in enumerate(loop.args) if isinstance(v.type, Tile)]
@@ -55,18 +61,18 @@ class Formulas:
     def _told(self, value: Value, stack: Stack) -> Any:
         op = self.made.get(value)
         match op:
-            case b.ForRange() if value == op.index:
+            case ops.ForRange() if value == op.index:
                 return "index", self.around.index(op)
-            case b.ForRange() if value in stack:
+            case ops.ForRange() if value in stack:
                 return "argument", stack.index(value)
-            case b.ForRange() if value in op.args and op is self.around[-1]:
+            case ops.ForRange() if value in op.args and op is self.around[-1]:
                 n = op.args.index(value)
                 made_of = [self._of(op.init[n], ()), self._of(yielded(op.body)[n], (*stack, value))]
-            case t.If():
+            case ops.If():
                 n = op.result.index(value)
                 held = op.cond, yielded(op.then)[n], yielded(op.orelse)[n]
                 made_of = [self._of(v, stack) for v in held]
-            case m.LoadGlobal() if op.tensor.name not in self.changes:
+            case ops.LoadGlobal() if op.tensor.name not in self.changes:
                 made_of = [self._of(v, stack) for v in op.index]
             case _ if isinstance(op, MADE_OF_OPERANDS):
                 made_of = [self._of(v, stack) for v in operands(op)]
@@ -78,17 +84,17 @@ class Formulas:
 class Ahead:
     """The loads that a loop carries, each made of its iteration's index in the one before."""
 
-    def __init__(self, loop: b.ForRange, made: Makers) -> None:
+    def __init__(self, loop: ops.ForRange, made: Makers) -> None:
         self.loop, self.made = loop, made
         self.ops = dict[int, list[Op]]()
         """By their places, the ops that make them of `next`, the next iteration's index."""
         self.next = frozenset(
             op.result
             for op in loop.body
-            if isinstance(op, t.Map) and (op.fn, op.args) == ("add", (loop.index, loop.step))
+            if isinstance(op, ops.Map) and (op.fn, op.args) == ("add", (loop.index, loop.step))
         )
         for n, (init, handed) in enumerate(zip(loop.init, yielded(loop.body), strict=True)):
-            if isinstance(made.get(handed), m.LoadGlobal) and self._alike(init, handed):
+            if isinstance(made.get(handed), ops.LoadGlobal) and self._alike(init, handed):
                 self.ops[n] = self._between(handed)
 
     def _alike(self, first: Value, later: Value) -> bool:
@@ -97,11 +103,11 @@ class Ahead:
         if first == later or (first == self.loop.start and later in self.next):
             return True
         match one, other:
-            case t.Constant(), _:
+            case ops.Constant(), _:
                 return self._number(later) == one.value
-            case (m.LoadGlobal(), m.LoadGlobal()) if one.tensor == other.tensor:
+            case (ops.LoadGlobal(), ops.LoadGlobal()) if one.tensor == other.tensor:
                 return all(map(self._alike, one.index, other.index))
-            case (t.Map(), t.Map()) if _attributes(first, one) == _attributes(later, other):
+            case (ops.Map(), ops.Map()) if _attributes(first, one) == _attributes(later, other):
                 return all(map(self._alike, one.args, other.args))
             case _:
                 return False
@@ -109,10 +115,10 @@ class Ahead:
     def _number(self, value: Value) -> Any:
         """Its value in the first iteration, if that is a number."""
         op = self.made.get(self.loop.start if value in self.next else value)
-        if isinstance(op, t.Map):
+        if isinstance(op, ops.Map):
             args = tuple([self._number(x) for x in op.args])
             return None if None in args else apply(op.fn, args)
-        return op.value if isinstance(op, t.Constant) else None
+        return op.value if isinstance(op, ops.Constant) else None
 
     def _between(self, value: Value) -> list[Op]:
         op = self.made.get(value)
@@ -122,8 +128,8 @@ class Ahead:
 
 
 def _attributes(value: Value, op: Op) -> tuple[Any, ...]:
-    tensor = op.tensor.name if isinstance(op, m.LoadGlobal) else ""
-    if isinstance(op, b.ForRange | t.If):
+    tensor = op.tensor.name if isinstance(op, ops.LoadGlobal) else ""
+    if isinstance(op, ops.ForRange | ops.If):
         return type(op).__name__, str(value.type)
     types = (str(v.type) for v in operands(op))
     return type(op).__name__, str(value.type), *types, tensor, *map(repr, attributes_of(op))

@@ -6,10 +6,9 @@ import itertools
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, walk
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.printer import IR_HINT, print_head, print_op
 from wsdsl.ir.types import Sizes
 from wsdsl.prover.failure import GLOBAL_ORDER, KINDS, SPLIT_K, Failure, Party
@@ -163,12 +162,12 @@ def tell(m: Machine, history: History, failure: Failure, sizes: Sizes | None) ->
 def _why(m: Machine, agent: int) -> str:
     a = m.agents[agent]
     i = m.model.codes[a.partition].instructions[a.pc]
-    if isinstance(i.op, b.WaitBarrier):
+    if isinstance(i.op, ops.MbarrierWait):
         from wsdsl.prover.machine.history import barrier_text
 
         state = a.slots[i.extra[i.op.state.name]]
         return f" for parity {state.parity}; {barrier_text(m, a, i)}"
-    if isinstance(i.op, b.SetMaxRegisters):
+    if isinstance(i.op, ops.Setmaxnreg):
         return f" for {i.op.count - a.registers} registers per thread; {m.pool[a.cta]} are free"
     return ""
 
@@ -180,14 +179,15 @@ def _hint(m: Machine, failure: Failure) -> str:
     wanted: list[str] = []
     for a in m.agents:
         i = None if a.ended else m.model.codes[a.partition].instructions[a.pc]
-        if i is not None and isinstance(i.op, b.WaitBarrier):
+        if i is not None and isinstance(i.op, ops.MbarrierWait):
             wanted.append(i.op.barriers.name)
     for name in dict.fromkeys(wanted):
         label = m.model.arrays[name].label
         lines = [
             f"line {op.loc.line}" if op.loc else print_op(op).strip()
             for op in walk(m.model.kernel.body)
-            if isinstance(op, (b.ArriveBarrier, b.ArriveExpectTx)) and op.barriers.name == name
+            if isinstance(op, (ops.MbarrierArrive, ops.MbarrierArriveExpectTx))
+            and op.barriers.name == name
         ]
         if lines:
             return f"an arrival on `{label}` must come first; candidates: {', '.join(lines)}"
@@ -214,14 +214,14 @@ def candidates(kernel: Kernel) -> Iterator[dict[str, int]]:
     constants: dict[str, int] = {}
     for op in kernel.ops:
         match op:
-            case t.DimSize():
+            case ops.DimSize():
                 names[op.result.name] = op.dim
                 units.setdefault(op.dim, 1)
-            case t.Constant() if isinstance(op.value, int):
+            case ops.Constant() if isinstance(op.value, int):
                 constants[op.result.name] = op.value
-            case b.LaunchGrid():
+            case ops.LaunchGrid():
                 units |= dict(op.tiles)
-            case b.ForRange():
+            case ops.ForRange():
                 dim = names.get(op.stop.name)
                 step = constants.get(op.step.name)
                 if dim is not None and step is not None:

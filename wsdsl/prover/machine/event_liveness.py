@@ -7,13 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import operands
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import histogram as k
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as mem
-from wsdsl.ir.ops import tcgen05 as tm
-from wsdsl.ir.ops import transpose as tr
 from wsdsl.ir.types import Columns
 from wsdsl.ir.verify.synchronization import reaches_others
 from wsdsl.prover.machine.flatten import of_rest
@@ -46,12 +41,12 @@ class Settled:
 
 def asks_of(model: Model, code: Code) -> list[tuple[Ask, ...]]:
     """For each instruction, what the code may use from there on."""
-    read = {i.op.shared.name for i in code.instructions if isinstance(i.op, f.MatrixOperand)}
+    read = {i.op.shared.name for i in code.instructions if isinstance(i.op, ops.SmemDescriptor)}
     products = [(model.arrays[name].index, LOOKS, ALL, False) for name in sorted(read)]
 
     def before(held: dict[Ask, None], i: Instruction) -> dict[Ask, None]:
-        asked = products if isinstance(i.op, f.Wgmma) else _asks(model, i)
-        if isinstance(i.op, tm.TensorProduct):
+        asked = products if isinstance(i.op, ops.Wgmma) else _asks(model, i)
+        if isinstance(i.op, ops.Tcgen05Mma):
             far = i.op.cta_group > 1
             asked = [*asked, *((place, use, ELECTED, far) for place, use, _, _ in products)]
         return held | dict.fromkeys(asked) if any(ask not in held for ask in asked) else held
@@ -68,61 +63,61 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
         return model.arrays[value.name].index, use, by, remote
 
     match op:
-        case b.ArriveBarrier():
+        case ops.MbarrierArrive():
             return [ask(op.barriers, CHANGES, ALL if op.each_thread or op.each_warp else ELECTED)]
-        case b.ArriveExpectTx():
+        case ops.MbarrierArriveExpectTx():
             return [ask(op.barriers, CHANGES)]
-        case b.WaitBarrier():
+        case ops.MbarrierWait():
             return [ask(op.barriers, LOOKS)]
-        case mem.TmaLoad() | b.ClaimCluster():
+        case ops.TmaLoad() | ops.ClcTryCancel():
             return [ask(op.shared, CHANGES), ask(op.barriers, CHANGES)]
-        case mem.SendFragment():
+        case ops.SendFragment():
             return [ask(op.shared, CHANGES, ALL), ask(op.barriers, CHANGES, ALL)]
-        case mem.StorePartials():
+        case ops.StorePartials():
             asked = [op.shared] if op.barriers is None else [op.shared, op.barriers]
             return [(model.arrays[v.name].index, CHANGES, ALL, op.ctas > 1) for v in asked]
         case (
-            mem.StoreShared()
-            | mem.ThreadLoad()
-            | mem.ClearPanels()
-            | tr.StoreTransposed()
-            | k.ClearCounters()
-            | k.StoreCounters()
+            ops.StoreShared()
+            | ops.ThreadLoad()
+            | ops.ClearPanels()
+            | ops.StoreTransposed()
+            | ops.ClearBins()
+            | ops.StoreBins()
         ):
             return [ask(op.shared, CHANGES)]
         case (
-            mem.TmaStore()
-            | mem.ThreadStore()
-            | mem.LoadShared()
-            | mem.LoadPanels()
-            | mem.ReceiveFragment()
-            | mem.ReducePartials()
-            | tr.LoadTransposed()
-            | k.AddCounters()
-            | b.ClaimedCluster()
+            ops.TmaStore()
+            | ops.ThreadStore()
+            | ops.LoadShared()
+            | ops.LoadPanels()
+            | ops.ReceiveFragment()
+            | ops.ReducePartials()
+            | ops.LoadTransposed()
+            | ops.AddBins()
+            | ops.ClcQueryCancel()
         ):
             return [ask(op.shared, LOOKS)]
-        case b.NamedBarrierSync() | b.NamedBarrierArrive():
+        case ops.NamedBarrierSync() | ops.NamedBarrierArrive():
             return [((ROUND, barrier), CHANGES, ALL, False) for barrier in op.numbers]
-        case tm.TensorProduct():
+        case ops.Tcgen05Mma():
             read = [v for v in (op.a, op.scales) if v is not None and isinstance(v.type, Columns)]
             return [ask(op.sums, CHANGES), *(ask(v, LOOKS) for v in read)]
-        case tm.StoreScales() | tm.TensorCopy():
+        case ops.StoreScaleFactors() | ops.Tcgen05Cp():
             return [ask(op.scales, CHANGES), ask(op.shared, LOOKS)]
-        case tm.TensorCommit():
+        case ops.Tcgen05Commit():
             return [ask(op.barriers, CHANGES)]
-        case tm.TensorStore():
+        case ops.Tcgen05St():
             return [ask(op.columns, CHANGES)]
-        case tm.TensorLoad():
+        case ops.Tcgen05Ld():
             return [ask(op.sums, LOOKS)]
-        case tm.FreeTensorMemory():
+        case ops.Tcgen05Dealloc():
             columns = sorted(model.arrays[name].index for name in model.columns)
             return [(index, CHANGES, ALL, remote) for index in columns]
-        case b.SyncCta():
+        case ops.SyncCta():
             return [((ROUND, 0), CHANGES, ALL, False)]
-        case b.SyncCluster():
+        case ops.SyncCluster():
             return [((ROUND, EVERY_CTA), CHANGES, ALL, True)]
-        case b.InitializeBarriers() | f.MatrixOperand():
+        case ops.MbarrierInit() | ops.SmemDescriptor():
             return []
         case _:  # Of an op that is not known here the most is supposed.
             return [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import mbarrier as b
 from wsdsl.ir.types import Sizes
 from wsdsl.prover.failure import Failure, Outside, Party, Undecided
 from wsdsl.prover.machine.branch_ordering import chosen
@@ -98,7 +98,7 @@ def check_end(m: Machine) -> None:
                 (a, i.op)
                 for a in m.agents
                 for i in m.model.codes[a.partition].instructions
-                if isinstance(i.op, b.NamedBarrierArrive) and number in i.op.numbers
+                if isinstance(i.op, ops.NamedBarrierArrive) and number in i.op.numbers
             )
             told = f"the kernel ends, but named barrier {number} has an incomplete arrival"
             agent, op = next(arrive)
@@ -255,7 +255,7 @@ def _all_there(m: Machine) -> None:
     like the others."""
     for code in m.model.codes:
         for i in code.instructions:
-            if isinstance(i.op, b.NamedBarrierSync | b.NamedBarrierArrive):
+            if isinstance(i.op, ops.NamedBarrierSync | ops.NamedBarrierArrive):
                 for cta in range(m.model.num_ctas):
                     num = i.op.num_warpgroups
                     for barrier in i.op.numbers:

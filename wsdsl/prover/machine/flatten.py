@@ -6,19 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, TypeVar
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, results_of
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.fragment import (
+from wsdsl.ir.ops import (
     AsAccumulator,
+    Partition,
     Wgmma,
     WgmmaCommit,
     WgmmaFence,
     WgmmaWait,
     ZeroUnless,
 )
-from wsdsl.ir.ops.pipeline import Partition
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Accumulator, Sizes
 from wsdsl.ir.verify.threads import misplaced
@@ -33,8 +31,8 @@ from wsdsl.prover.machine.op_handlers import HANDLERS
 T = TypeVar("T")
 
 PRODUCTS = (AsAccumulator, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait, ZeroUnless)
-SCALARS = (t.Constant, t.DimSize, t.Map)
-OF_WHAT_IS_THERE = (*PRODUCTS, m.LoadPanels, m.LoadShared, m.ClearPanels)
+SCALARS = (ops.Constant, ops.DimSize, ops.Map)
+OF_WHAT_IS_THERE = (*PRODUCTS, ops.LoadPanels, ops.LoadShared, ops.ClearPanels)
 """What is done with slots that were waited for before, and with registers."""
 
 
@@ -52,7 +50,7 @@ def _flattened(
     """With loops that are told apart by `places`; and what these should be."""
     model = Model(kernel, sizes)
     signatures, formulas = dict[Any, int](), Formulas(model)
-    loops = list[Mapping[Any, list[tuple[b.ForRange, Region]]]]()
+    loops = list[Mapping[Any, list[tuple[ops.ForRange, Region]]]]()
     for number, partition in enumerate(model.partitions or (None,)):
         flattener = Flattener(partition, model, signatures, formulas, number, places)
         model.codes.append(flattener.flatten(kernel.body))
@@ -76,13 +74,13 @@ class Flattener:
     ) -> None:
         self.partition, self.signatures, self.formulas = partition, signatures, formulas
         self.number, self.places, self.made = number, places, model.kernel.definers
-        self.loops: dict[Any, list[tuple[b.ForRange, Region]]] = {}
+        self.loops: dict[Any, list[tuple[ops.ForRange, Region]]] = {}
         self.block: Region = ()
         others = [x for p in model.partitions if p is not partition for x in p.body]
-        named = b.NamedBarrierSync, b.NamedBarrierArrive
+        named = ops.NamedBarrierSync, ops.NamedBarrierArrive
         meetings = [op for op in walk(tuple(others)) if isinstance(op, named)]
         self.meets_others = {x for op in meetings for x in op.numbers}
-        self.around: list[b.ForRange] = []
+        self.around: list[ops.ForRange] = []
         self.needed, self.effects, self.written = model.needed, model.effects, model.written
         self.work: tuple[int, int, int] | None = None
         self.arrival = 0
@@ -126,7 +124,7 @@ class Flattener:
         early, late, made_late = list[Op](), list[Op](), set[str]()
         behind: dict[str, list[Op]] = {}
         for op in region:
-            loads = isinstance(op, m.LoadGlobal) and op.tensor.name not in self.written
+            loads = isinstance(op, ops.LoadGlobal) and op.tensor.name not in self.written
             uses = {v.name for v in operands(op)}
             if (loads or isinstance(op, SCALARS)) and made_late.isdisjoint(uses):
                 early.append(op)
@@ -148,18 +146,18 @@ class Flattener:
             case Partition():
                 if op is self.partition:
                     self._region(op.body, elected, True)
-            case b.Elect():
+            case ops.Elect():
                 if self.effects.within(op.body):
                     skip = self._add(Instruction(control_flow.elect, op, elected, extra=inside))
                     self._region(op.body, True, inside)
                     skip.target = self._here()
-            case b.ForRange():
+            case ops.ForRange():
                 self._loop(op, elected, inside)
-            case t.If():
+            case ops.If():
                 self._branch(op, elected, inside)
-            case t.Yield():
+            case ops.Yield():
                 pass
-            case b.ArriveFlag() if op.wrap is not None and not self.effects.has(op):
+            case ops.SemaphoreArrive() if op.wrap is not None and not self.effects.has(op):
                 self.arrival = self.arrival or self._here()
             case _:
                 noticed = self.effects.has(op) or self.effects.turn_in((op,)) is not None
@@ -182,7 +180,7 @@ class Flattener:
     def _shape_of(self, op: Op) -> Any:
         """A scalar's formula, whatever iteration it is in: what loops are compared by."""
         match op:
-            case t.Constant() | t.Map() | t.DimSize():
+            case ops.Constant() | ops.Map() | ops.DimSize():
                 of = (self.shapes.get(v.name, v.name) for v in operands(op))
                 shape = (type(op).__name__, *map(repr, attributes_of(op)), *of)
                 # By a number: of what is used twice it is no larger than of what is used once.
@@ -190,7 +188,7 @@ class Flattener:
             case _:
                 return type(op).__name__
 
-    def _loop(self, op: b.ForRange, elected: bool, inside: bool) -> None:
+    def _loop(self, op: ops.ForRange, elected: bool, inside: bool) -> None:
         carries = self._needed(op.result) or self._needed(op.args)
         if not self.effects.within(op.body) and not carries:
             return
@@ -284,12 +282,12 @@ class Flattener:
         """What is done with what is there does not: nobody else runs such a loop."""
         return any(
             not self.meets_others.isdisjoint(op.numbers)
-            if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive))
+            if isinstance(op, (ops.NamedBarrierSync, ops.NamedBarrierArrive))
             else self.effects.has(op) and not is_alone(op) and not isinstance(op, OF_WHAT_IS_THERE)
             for op in walk(body)
         )
 
-    def _branch(self, op: t.If, elected: bool, inside: bool) -> None:
+    def _branch(self, op: ops.If, elected: bool, inside: bool) -> None:
         both = (*op.then, *op.orelse)
         if not self.effects.within(both) and not self._needed(op.result):
             turn = self.effects.turn_in(both)
@@ -307,7 +305,7 @@ class Flattener:
         last = self._leave(op, op.orelse)
         leave.target = last.target = self._here()
 
-    def _leave(self, op: t.If, region: Region) -> Instruction:
+    def _leave(self, op: ops.If, region: Region) -> Instruction:
         moves = self._moves(op.result, yielded(region))
         return self._add(Instruction(control_flow.jump, op, moves=moves, leaves=True))
 
@@ -349,8 +347,8 @@ def acting_classes(code: Code) -> list[tuple[int, ...]]:
     """One thread acts where all that is left to do is its own: a loop's body cannot widen it."""
 
     def widest(known: tuple[int, ...], i: Instruction) -> tuple[int, ...]:
-        effect = type(i.op) in SYNCHRONISES or isinstance(i.op, m.LoadGlobal)
-        own = i.elected or isinstance(i.op, b.SetMaxRegisters)
+        effect = type(i.op) in SYNCHRONISES or isinstance(i.op, ops.LoadGlobal)
+        own = i.elected or isinstance(i.op, ops.Setmaxnreg)
         return ALL if effect and not own else known
 
     return [*of_rest(code, ELECTED, widest)[:-1], ()]

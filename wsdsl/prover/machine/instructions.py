@@ -13,16 +13,9 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import THREADS, Kernel, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import histogram as k
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import prefetch as p
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tcgen05 as tm
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops import transpose as tr
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Fragment
 
@@ -87,28 +80,28 @@ class Code:
         return self.slots.setdefault(value.name, len(self.slots))
 
 
-CONTROL = (t.If, t.Yield, b.ForRange, b.Elect, b.LaunchDependents, b.WaitPredecessor)
-OF_GMEM = (m.LoadGlobal, m.StoreGlobal, b.ArriveFlag, b.WaitFlag)
-PREFETCHES = (p.PrefetchTensorMap, p.PrefetchBox, p.PrefetchTile)
-UNNOTICED = {*CONTROL, *OF_GMEM, *PREFETCHES, tm.AllocateTensorMemory}
+CONTROL = (ops.If, ops.Yield, ops.ForRange, ops.Elect, ops.GriddepLaunchDependents, ops.GriddepWait)
+OF_GMEM = (ops.LoadGlobal, ops.StoreGlobal, ops.SemaphoreArrive, ops.SemaphoreWait)
+PREFETCHES = (ops.PrefetchTensorMap, ops.PrefetchBox, ops.PrefetchTile)
+UNNOTICED = {*CONTROL, *OF_GMEM, *PREFETCHES, ops.Tcgen05Alloc}
 SYNCHRONISES = frozenset(
     kind
     for kind, threads in THREADS.items()
     if not (threads == "kernel" or kind in UNNOTICED)
-    and (not kind.pure or kind in (f.AsAccumulator, f.ZeroUnless))
+    and (not kind.pure or kind in (ops.AsAccumulator, ops.ZeroUnless))
 )
 """Ops that synchronize, access SMEM or TMEM, or define an accumulator's registers."""
-STORES = (m.StoreShared, m.ThreadStore, m.TmaStore, m.TmaStoreCommit, m.TmaStoreWait)
-ALONE = frozenset((b.SyncWarp, b.FenceAsyncProxy, *STORES))
+STORES = (ops.StoreShared, ops.ThreadStore, ops.TmaStore, ops.TmaStoreCommit, ops.TmaStoreWait)
+ALONE = frozenset((ops.SyncWarp, ops.FenceAsyncProxy, *STORES))
 """Those that a warpgroup does for itself: nobody waits for them, and they wait for nobody; but for
 stores to slots, which others read (`is_alone`)."""
 
-ARRAYS = (b.AllocateBarriers, m.AllocateShared, m.MakeTensorMap, t.Constant, t.DimSize)
+ARRAYS = (ops.AllocateMbarriers, ops.AllocateShared, ops.MakeTensorMap, ops.Constant, ops.DimSize)
 """Ops whose results are the same everywhere: they are looked up rather than run."""
 
 
 def is_alone(op: Op) -> bool:
-    return type(op) in ALONE and not (isinstance(op, m.StoreShared) and op.state is not None)
+    return type(op) in ALONE and not (isinstance(op, ops.StoreShared) and op.state is not None)
 
 
 @dataclass(frozen=True)
@@ -122,7 +115,7 @@ class Effects:
 
     def has(self, op: Op) -> bool:
         match op:
-            case b.NamedBarrierSync():
+            case ops.NamedBarrierSync():
                 return self.alone.isdisjoint(op.numbers)
             case _:
                 return type(op) in SYNCHRONISES
@@ -132,12 +125,12 @@ class Effects:
 
     def turn_in(self, region: Region) -> Op | None:
         """The first wait until it is a piece's turn."""
-        waits = (op for op in walk(region) if isinstance(op, b.WaitFlag))
+        waits = (op for op in walk(region) if isinstance(op, ops.SemaphoreWait))
         return next((op for op in waits if op.tensor.name in self.lent), None)
 
 
 def effects_of(kernel: Kernel) -> Effects:
-    lent = frozenset(op.result.name for op in kernel.of(m.AllocateGlobal))
+    lent = frozenset(op.result.name for op in kernel.of(ops.AllocateGlobal))
     return Effects(lent, _alone(kernel, lent))
 
 
@@ -149,9 +142,9 @@ def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
     def visit(region: Region, partition: Op) -> None:
         one = isinstance(partition, Partition) and partition.num_warpgroups == 1
         for op, after in zip_longest(region, region[1:]):
-            if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive)):
-                hands_on = isinstance(after, b.ArriveFlag) and after.tensor.name in lent
-                own = one and isinstance(op, b.NamedBarrierSync) and op.num_warpgroups == 1
+            if isinstance(op, (ops.NamedBarrierSync, ops.NamedBarrierArrive)):
+                hands_on = isinstance(after, ops.SemaphoreArrive) and after.tensor.name in lent
+                own = one and isinstance(op, ops.NamedBarrierSync) and op.num_warpgroups == 1
                 if not (own and hands_on and found.setdefault(op.barrier, partition) is partition):
                     others.update(op.numbers)
             for inner in regions(op):
@@ -168,20 +161,20 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
     for op in kernel.ops:
         for value in results_of(op):
             made[value.name] = op
-        if isinstance(op, b.ForRange):
+        if isinstance(op, ops.ForRange):
             for value in op.args:
                 made[value.name] = op
             made[op.index.name] = op
     needed: set[str] = set()
     work: list[Value] = []
     for op in kernel.ops:
-        if isinstance(op, b.ForRange) and effects.within(op.body):
+        if isinstance(op, ops.ForRange) and effects.within(op.body):
             work += [op.start, op.stop, op.step]
-        elif isinstance(op, t.If) and effects.within((*op.then, *op.orelse)):
+        elif isinstance(op, ops.If) and effects.within((*op.then, *op.orelse)):
             work.append(op.cond)
-        elif isinstance(op, (m.LoadGlobal, m.StoreGlobal)) and effects.has(op):
+        elif isinstance(op, (ops.LoadGlobal, ops.StoreGlobal)) and effects.has(op):
             work += op.index
-            if isinstance(op, m.StoreGlobal) and op.pred is not None:
+            if isinstance(op, ops.StoreGlobal) and op.pred is not None:
                 work.append(op.pred)
         elif effects.has(op):
             work += _wanted(op)
@@ -194,17 +187,17 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
         match op:
             case None:
                 pass
-            case b.ForRange():
+            case ops.ForRange():
                 work += [op.start, op.stop, op.step]
                 for place in [
                     i for held in (op.result, op.args) for i, v in enumerate(held) if v == value
                 ]:
                     work += [op.init[place], yielded(op.body)[place], op.args[place]]
                     work.append(op.result[place])
-            case t.If():
+            case ops.If():
                 place = op.result.index(value)
                 work += [op.cond, yielded(op.then)[place], yielded(op.orelse)[place]]
-            case f.WgmmaWait() | f.Wgmma():
+            case ops.WgmmaWait() | ops.Wgmma():
                 work += _wanted(op)
             case _:
                 work += [v for v in operands(op) if not isinstance(v.type, Fragment)]
@@ -214,37 +207,37 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
 def _wanted(op: Op) -> list[Value]:
     """Operands on which the op's effect on others depends; not the data, nor coordinates."""
     match op:
-        case m.TmaLoad():
+        case ops.TmaLoad():
             return [op.state, *(v for v in (op.multicast, op.shift, op.cta) if v is not None)]
-        case m.SendFragment():
+        case ops.SendFragment():
             return [op.state, op.cta, *([] if op.shift is None else [op.shift])]
-        case m.ReceiveFragment():
+        case ops.ReceiveFragment():
             return [op.state, *([] if op.shift is None else [op.shift])]
-        case m.StorePartials():
+        case ops.StorePartials():
             return [v for v in (op.part, op.state) if v is not None]
-        case m.ReducePartials():
+        case ops.ReducePartials():
             return [op.state] if op.state is not None else []
-        case m.ThreadLoad() | m.ClearPanels() | m.LoadShared():
+        case ops.ThreadLoad() | ops.ClearPanels() | ops.LoadShared():
             return [op.state]
-        case m.StoreShared():
+        case ops.StoreShared():
             return [v for v in (op.item, op.state, op.start) if v is not None]
-        case m.TmaStore() | m.ThreadStore() | tr.StoreTransposed() | tr.LoadTransposed():
+        case ops.TmaStore() | ops.ThreadStore() | ops.StoreTransposed() | ops.LoadTransposed():
             return [op.item]
-        case k.ClearCounters() | k.AddCounters() | k.StoreCounters():
+        case ops.ClearBins() | ops.AddBins() | ops.StoreBins():
             return []
-        case f.AsAccumulator() | tm.TensorWait() | tm.FreeTensorMemory():
+        case ops.AsAccumulator() | ops.Tcgen05WaitLd() | ops.Tcgen05Dealloc():
             return []
-        case f.ZeroUnless():
+        case ops.ZeroUnless():
             return [op.cond]
-        case tm.TensorProduct():
+        case ops.Tcgen05Mma():
             a = op.a if op.a_state is None else op.a_state
             held = [op.state, a, op.b, op.accumulate]
             return [*held, *([] if op.scale_state is None else [op.scale_state])]
-        case tm.StoreScales() | tm.TensorCopy():
+        case ops.StoreScaleFactors() | ops.Tcgen05Cp():
             return [op.state, op.shared_state]
-        case tm.TensorLoad() | tm.TensorStore():
+        case ops.Tcgen05Ld() | ops.Tcgen05St():
             return [op.state]
-        case f.Wgmma() | f.WgmmaWait():
+        case ops.Wgmma() | ops.WgmmaWait():
             # What fragments hold is data; of the registers they are in the name says enough.
             return [v for v in operands(op) if not isinstance(v.type, Fragment)]
         case _:

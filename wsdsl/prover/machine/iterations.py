@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from wsdsl.ir.op import Region, operands, walk
-from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops import ForRange
 from wsdsl.ir.types import Barriers
 from wsdsl.prover.machine.machine import ENDED, NOBODY, Agent, Machine
 from wsdsl.prover.machine.symbolic_terms import of_any_iteration, test_of

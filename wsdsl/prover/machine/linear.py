@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Value, attributes_of, operands
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.prover.machine.symbolic_terms import COMMUTATIVE, FOLD
 from wsdsl.record import record
@@ -78,17 +77,23 @@ class Sums:
     def _find(self, value: Value) -> Linear:
         op = self.made.get(value)
         match op:
-            case t.Constant() if isinstance(op.value, int):
+            case ops.Constant() if isinstance(op.value, int):
                 return Linear(int(op.value))
-            case t.DimSize():
+            case ops.DimSize():
                 return self.size(op.dim)
-            case b.WarpgroupIndex():
+            case ops.WarpgroupIndex():
                 return Linear(0, ((WARPGROUP, 1),))
-            case b.CtaIndex() | b.NumCtas() | b.ClusterIndex() | b.NumClusters() | b.CtaRank():
+            case (
+                ops.CtaIndex()
+                | ops.NumCtas()
+                | ops.ClusterIndex()
+                | ops.NumClusters()
+                | ops.CtaRank()
+            ):
                 return self.special(type(op))
-            case t.Map() if _of_integers(op):
+            case ops.Map() if _of_integers(op):
                 return self.apply(op.fn, *map(self.of, op.args))
-            case t.Map() | t.Cast() | t.Bitcast():
+            case ops.Map() | ops.Cast() | ops.Bitcast():
                 types = (str(v.type) for v in (op.result, *operands(op)))
                 of = map(self.of, operands(op))
                 return self._term((type(op).__name__, *types, *attributes_of(op), *of))
@@ -142,11 +147,11 @@ class Sums:
     def test(self, value: Value) -> Test:
         op = self.made.get(value)
         match op:
-            case t.Constant():
+            case ops.Constant():
                 return bool(op.value)
-            case t.Map(fn="not" | "and" | "or", args=args):
+            case ops.Map(fn="not" | "and" | "or", args=args):
                 return (op.fn, *map(self.test, args))
-            case t.Map(fn="gt" | "le" | "lt" | "ge", args=(x, y)) if _of_integers(op):
+            case ops.Map(fn="gt" | "le" | "lt" | "ge", args=(x, y)) if _of_integers(op):
                 held, other = self.of(x), self.of(y)
                 if not _apart(held, other):
                     return ("other", value.name)
@@ -157,7 +162,7 @@ class Sums:
                 return ("other", value.name)
 
 
-def _of_integers(op: t.Map) -> bool:
+def _of_integers(op: ops.Map) -> bool:
     """Floats are no sums: they round, and NaN is neither less nor not less."""
     kind = op.args[-1].type
     return isinstance(kind, Tile | Fragment) and not kind.dtype.is_float

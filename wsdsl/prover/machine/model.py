@@ -8,13 +8,18 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Value, operands, walk
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.fragment import AsAccumulator, ZeroUnless
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.tcgen05 import TensorColumns, TensorLoad, TensorProduct, TensorStore
+from wsdsl.ir.ops import (
+    AsAccumulator,
+    Partition,
+    Tcgen05Ld,
+    Tcgen05Mma,
+    Tcgen05St,
+    TmemColumns,
+    ZeroUnless,
+)
 from wsdsl.ir.types import Barriers, Columns, Shared, Sizes, Tensor
 from wsdsl.ir.verify.mma_operands import carried_operands
 from wsdsl.ir.verify.synchronization import reaches_others
@@ -71,24 +76,24 @@ class Model:
         """Was there one with more, so that it was taken to run any number of times?"""
         flat = list(walk(kernel.body))
         self.partitions = tuple(op for op in kernel.body if isinstance(op, Partition))
-        launch = next((op for op in flat if isinstance(op, b.LaunchGrid)), None)
+        launch = next((op for op in flat if isinstance(op, ops.LaunchGrid)), None)
         self.cluster = launch.cluster if launch else 1
         self.effects = effects_of(kernel)
         self.carried = {v.name: first.name for v, first in carried_operands(kernel).items()}
         """Operands in registers that loops carry: each name, and the one for all of them."""
-        self.joined = any(isinstance(op, b.SyncCluster) or reaches_others(op) for op in flat)
+        self.joined = any(isinstance(op, ops.SyncCluster) or reaches_others(op) for op in flat)
         """Do the CTAs of a cluster do anything with each other?"""
         self.ranks = self._ranks()
         self.reached: set[tuple[int, int]] = set()
         """By rank: who was seen to reach whom."""
-        self.meets = any(isinstance(op, b.SyncCluster) and not op.relaxed for op in flat)
+        self.meets = any(isinstance(op, ops.SyncCluster) and not op.relaxed for op in flat)
         """Do the CTAs of a cluster see all of each other at some time?"""
-        self.pairs = any(isinstance(op, TensorProduct) and op.cta_group > 1 for op in flat)
+        self.pairs = any(isinstance(op, Tcgen05Mma) and op.cta_group > 1 for op in flat)
         """Do products read the SMEM of two CTAs?"""
         self.written = written_tensors(kernel)
         self.fixed = dict(kernel.sizes)
         self.arrays = self._arrays(flat)
-        self.columns = frozenset(op.result.name for op in flat if isinstance(op, TensorColumns))
+        self.columns = frozenset(op.result.name for op in flat if isinstance(op, TmemColumns))
         """Arrays in tensor memory; `bytes` of theirs are columns, of sums and operands those of one
         half of each warp's lanes, then those of the other."""
         self.boxes = _boxes(flat)
@@ -99,7 +104,7 @@ class Model:
             for v in operands(op)
         )
         """Values that are used other than by `zero_unless` and `as_accumulator`."""
-        copies = (m.TmaLoad, b.ClaimCluster)
+        copies = (ops.TmaLoad, ops.ClcTryCancel)
         self.copied = frozenset(op.shared.name for op in flat if isinstance(op, copies))
         """Arrays that the async proxy writes."""
         self.needed = needed_values(kernel, self.effects)
@@ -164,7 +169,7 @@ class Model:
         return self.ranks.index(rank)
 
     def _entry_registers(self, flat: list[Any]) -> int:
-        counts = [op.count for op in flat if isinstance(op, b.SetMaxRegisters)]
+        counts = [op.count for op in flat if isinstance(op, ops.Setmaxnreg)]
         entry = self.kernel.target.entry_registers(self.num_warpgroups)
         # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
         return min(entry, max(counts, default=entry))
@@ -174,14 +179,14 @@ class Model:
         halved = {v for op in flat for v in _by_halves(op)}
         barriers = 0
         for op in flat:
-            if isinstance(op, b.AllocateBarriers) and isinstance(op.result.type, Barriers):
+            if isinstance(op, ops.AllocateMbarriers) and isinstance(op.result.type, Barriers):
                 name, num = op.result.name, op.result.type.num
                 made[name] = Array(name, op.label, num, 0, op.arrivals, barriers, len(made))
                 barriers += num
-            elif isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
+            elif isinstance(op, ops.AllocateShared) and isinstance(op.result.type, Shared):
                 name, kind = op.result.name, op.result.type
                 made[name] = Array(name, op.label, kind.num, kind.bytes, index=len(made))
-            elif isinstance(op, TensorColumns) and isinstance(op.result.type, Columns):
+            elif isinstance(op, TmemColumns) and isinstance(op.result.type, Columns):
                 name, of = op.result.name, op.result.type
                 columns = of.columns * (2 if op.result in halved else 1)
                 made[name] = Array(name, op.label, of.num, columns, index=len(made))
@@ -236,11 +241,11 @@ class Model:
 def _by_halves(op: Op) -> tuple[Value, ...]:
     """Columns that threads load or store half of the lanes of at a time."""
     match op:
-        case TensorProduct():
+        case Tcgen05Mma():
             return op.sums, op.a
-        case TensorLoad():
+        case Tcgen05Ld():
             return (op.sums,)
-        case TensorStore():
+        case Tcgen05St():
             return (op.columns,)
         case _:
             return ()
@@ -250,6 +255,6 @@ def _boxes(flat: list[Any]) -> dict[str, int]:
     """Bytes of each tensor map's box."""
     made: dict[str, int] = {}
     for op in flat:
-        if isinstance(op, m.MakeTensorMap) and isinstance(op.tensor.type, Tensor):
+        if isinstance(op, ops.MakeTensorMap) and isinstance(op.tensor.type, Tensor):
             made[op.result.name] = math.prod(op.box) * op.tensor.type.dtype.bits // 8
     return made

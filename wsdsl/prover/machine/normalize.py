@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsdsl.ir.ops import smem as mem
+from wsdsl.ir import ops
 from wsdsl.prover.machine.instructions import Code
 from wsdsl.prover.machine.machine import NOTHING_STORED, Machine
 
@@ -14,7 +14,7 @@ from wsdsl.prover.machine.machine import NOTHING_STORED, Machine
 def most_stores(code: Code) -> tuple[int, int]:
     """Groups of stores that may be in flight in front of a wait, and where the last wait is."""
     waits = [(i.op.pending, pc) for pc, i in enumerate(code.instructions)
-             if isinstance(i.op, mem.TmaStoreWait)]  # fmt: skip
+             if isinstance(i.op, ops.TmaStoreWait)]  # fmt: skip
     return (max(waits)[0] + 1, waits[-1][1]) if waits else (0, -1)
 
 

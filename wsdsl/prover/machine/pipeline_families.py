@@ -10,12 +10,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value, operands, results_of
-from wsdsl.ir.ops import fragment as fr
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as mem
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops import transpose as tr
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import State
 from wsdsl.ir.verify.synchronization import reaches_others
@@ -43,31 +39,31 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
     sets = _Sets()
     picked: set[str] = set()
     reached: set[str] = set()
-    advances: list[b.Advance] = []
+    advances: list[ops.Advance] = []
     states: list[Value] = []
     for op in walk(model.kernel.body):
         states += [v for v in results_of(op) if isinstance(v.type, State)]
         match op:
-            case b.Advance():
+            case ops.Advance():
                 sets.join(op.result.name, op.state.name)
                 advances.append(op)
-            case b.ForRange():
+            case ops.ForRange():
                 for four in zip(op.init, op.args, op.result, yielded(op.body), strict=True):
                     if isinstance(four[0].type, State):
                         states.append(four[1])
                         for value in four[1:]:
                             sets.join(four[0].name, value.name)
-            case fr.MatrixOperand() if model.pairs:
+            case ops.SmemDescriptor() if model.pairs:
                 reached.add(op.shared.name)
                 sets.join(f"array {op.shared.name}", op.state.name)
-            case t.If():
+            case ops.If():
                 for three in zip(op.result, yielded(op.then), yielded(op.orelse), strict=True):
                     if isinstance(three[0].type, State):
                         sets.join(three[0].name, three[1].name)
                         sets.join(three[0].name, three[2].name)
-            case mem.StoreShared(item=Value()) | mem.TmaStore() | mem.ThreadStore():
+            case ops.StoreShared(item=Value()) | ops.TmaStore() | ops.ThreadStore():
                 picked.add(op.shared.name)
-            case tr.StoreTransposed() | tr.LoadTransposed():
+            case ops.StoreTransposed() | ops.LoadTransposed():
                 picked.add(op.shared.name)
             case _:
                 if reaches_others(op):

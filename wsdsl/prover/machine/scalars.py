@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value, attributes_of, operands, results_of
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.smem import LoadGlobal
+from wsdsl.ir.ops import LoadGlobal
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.prover.machine.control_flow import settled
 from wsdsl.prover.machine.instructions import LOCAL, Instruction, Run
@@ -18,7 +17,7 @@ from wsdsl.prover.machine.symbolic_terms import DATA, TESTS, Term, apply, of_dat
 
 
 def constant(m: Machine, a: Agent, i: Instruction) -> int:
-    op: t.Constant = i.op
+    op: ops.Constant = i.op
     # A float is another number in another type.
     number = op.value
     a.slots[i.defines[0]] = _named(op) if isinstance(number, float) else number
@@ -31,7 +30,7 @@ def dim_size(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def map_scalars(m: Machine, a: Agent, i: Instruction) -> int:
-    op: t.Map = i.op
+    op: ops.Map = i.op
     held = i.extra
     args = tuple(a.slots[held[v.name]] if v.name in held else ("value", v.name) for v in op.args)
     if not _plain(op):
@@ -76,13 +75,13 @@ def _named(op: Op) -> tuple[Any, ...]:
     return (type(op).__name__, *types, *map(repr, attributes_of(op)))
 
 
-def _plain(op: t.Map) -> bool:
+def _plain(op: ops.Map) -> bool:
     """Is it arithmetic of integers, about which more is known? All but `fn` is as ever then. Not
     that of floats: of `lt` and `ge` neither may hold (NaN), and x - x need not be 0.
     """
     kind = op.args[-1].type
     integers = not (isinstance(kind, Tile | Fragment) and kind.dtype.is_float)
-    usual = t.Map(result=op.result, fn=op.fn, args=op.args, wraps=op.wraps)
+    usual = ops.Map(result=op.result, fn=op.fn, args=op.args, wraps=op.wraps)
     return integers and attributes_of(op) == attributes_of(usual)
 
 
@@ -124,7 +123,7 @@ def initial_state(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def advance(m: Machine, a: Agent, i: Instruction) -> int:
-    op: b.Advance = i.op
+    op: ops.Advance = i.op
     held: StageParity = a.slots[i.uses[0]]
     if held.stage >= op.num:
         told = f"stage {held.stage} is not one of the {op.num} stages of `advance`"

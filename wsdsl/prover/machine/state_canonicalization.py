@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir import ops
 from wsdsl.prover.machine.control_flow import settle_tests
 from wsdsl.prover.machine.event_renaming import Items, Places
 from wsdsl.prover.machine.flatten import of_rest
@@ -276,7 +276,7 @@ def _begun_later(code: Code, ring_families: dict[int, int]) -> list[frozenset[in
     """For each instruction, families of which an initial state may be taken later."""
 
     def before(held: frozenset[int], i: Instruction) -> frozenset[int]:
-        begun = isinstance(i.op, b.InitialState)
+        begun = isinstance(i.op, ops.InitialState)
         return held | {ring_families.get(i.defines[0], -1)} if begun else held
 
     return of_rest(code, frozenset[int](), before)

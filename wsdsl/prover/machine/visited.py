@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
 from wsdsl.prover.failure import Failure, Party
 from wsdsl.prover.machine.instructions import Code, Instruction
 from wsdsl.prover.machine.model import Model
@@ -34,7 +33,7 @@ class Visited:
         """The way of `i` is open. Of parts of a test both outcomes may lead the same way."""
         if i.target < 0:
             return
-        test: Any = slots[i.uses[0]] if isinstance(i.op, t.If) else ()
+        test: Any = slots[i.uses[0]] if isinstance(i.op, ops.If) else ()
         while test[:1] == ("not",):
             test = test[1]
         if test[:1] not in (("and",), ("or",)):
@@ -61,7 +60,7 @@ class Visited:
             if not gone or gone - ways:
                 return "went where this leads", i.op
             # One thread of each partition is elected in it, and outside of them one in all.
-            elected = isinstance(i.op, b.Elect) and (i.extra or first)
+            elected = isinstance(i.op, ops.Elect) and (i.extra or first)
             if elected and pc + 1 not in gone:
                 return "ran what this elects a thread for", i.op
             if i in self.open and gone != ways:

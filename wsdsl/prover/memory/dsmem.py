@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as mem
-from wsdsl.ir.ops.clc import ANSWER_BYTES
-from wsdsl.ir.ops.fragment import HELD_BYTES
+from wsdsl.ir import ops
+from wsdsl.ir.ops import ANSWER_BYTES, HELD_BYTES
 from wsdsl.ir.types import Fragment, Value
 from wsdsl.prover.machine.instructions import LOCAL, SEEN, Instruction
 from wsdsl.prover.machine.machine import ALL, Agent, Machine
@@ -20,7 +18,7 @@ def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
     """Over when the phase completes on which its bytes count. Nothing shows them to the async
     proxy: they are for `receive_fragment` alone.
     """
-    op: mem.SendFragment = i.op
+    op: ops.SendFragment = i.op
     cta = cta_of_rank(m, a, i, op.cta)
     where = _place(m, a, i, op.value.as_fragment)
     send(m, a, i, where, known_to_each(a, ALL), m.everything(a), "fragment", cta, ALL)
@@ -28,7 +26,7 @@ def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def receive_fragment(m: Machine, a: Agent, i: Instruction) -> int:
-    op: mem.ReceiveFragment = i.op
+    op: ops.ReceiveFragment = i.op
     array, item, start, end = _place(m, a, i, op.result.as_fragment)
     for c in ALL:
         read_by_threads(m, a, op, array, item, [(start, end)], c)
@@ -37,7 +35,7 @@ def receive_fragment(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def _place(m: Machine, a: Agent, i: Instruction, kind: Fragment) -> Bytes:
-    op: mem.SendFragment | mem.ReceiveFragment = i.op
+    op: ops.SendFragment | ops.ReceiveFragment = i.op
     array, item = item_in(m, a, i, op.shared, op.state)
     start = op.offset + _number(m, a, i, op.shift, array)
     end = start + 64 * kind.columns * kind.dtype.bits // 8
@@ -58,9 +56,9 @@ def _number(m: Machine, a: Agent, i: Instruction, value: Value | None, array: Ar
 
 
 # Cluster launch control (CLC).
-def claim_cluster(m: Machine, a: Agent, i: Instruction) -> int:
+def clc_try_cancel(m: Machine, a: Agent, i: Instruction) -> int:
     """A copy to the same item of each CTA."""
-    op: b.ClaimCluster = i.op
+    op: ops.ClcTryCancel = i.op
     where = *item_in(m, a, i, op.shared, op.state), 0, ANSWER_BYTES
     item_of(m, a, op, where)
     ctas = [a.cta]
@@ -71,8 +69,8 @@ def claim_cluster(m: Machine, a: Agent, i: Instruction) -> int:
     return SEEN
 
 
-def claimed_cluster(m: Machine, a: Agent, i: Instruction) -> int:
-    op: b.ClaimedCluster = i.op
+def clc_query_cancel(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.ClcQueryCancel = i.op
     array, item = item_in(m, a, i, op.shared, op.state)
     for c in (0,) if i.elected else ALL:
         read_by_threads(m, a, op, array, item, [(0, ANSWER_BYTES)], c)

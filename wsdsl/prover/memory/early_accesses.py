@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.analysis.early_start import constant_tensors
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.mbarrier import WaitPredecessor
+from wsdsl.ir.ops import GriddepWait
 from wsdsl.prover.ptx.ptx_trace import Token, tokens_of, without_comments
 from wsdsl.reachability import reached
 
@@ -54,7 +54,7 @@ def check_early_accesses(kernel: Kernel, ptx: str, owners: Sequence[str]) -> Non
     """Raises VerifyError with the first access to GMEM that no wait stands in front of. `owners`:
     of each parameter the tensor, if it is its address or map.
     """
-    if not any(isinstance(op, WaitPredecessor) for op in kernel.ops):
+    if not any(isinstance(op, GriddepWait) for op in kernel.ops):
         return
     text = without_comments(ptx)
     constant = constant_tensors(kernel)

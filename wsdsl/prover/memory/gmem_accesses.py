@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Fragment
 from wsdsl.prover.machine.linear import Linear
@@ -95,9 +94,9 @@ def by_warpgroup(kernel: Kernel) -> frozenset[Value]:
             for inner in regions(op):
                 visit(inner)
             match op:
-                case b.WarpgroupIndex():
+                case ops.WarpgroupIndex():
                     found.update(results_of(op))
-                case b.ForRange():
+                case ops.ForRange():
                     if differs((op.start, op.step)):
                         found.add(op.index)
                     handed = zip(op.args, op.init, yielded(op.body), strict=True)
@@ -105,7 +104,7 @@ def by_warpgroup(kernel: Kernel) -> frozenset[Value]:
                         found.update([arg] if differs(tuple(of)) else [])
                         if differs((arg, op.start, op.stop, op.step)):
                             found.add(op.result[n])
-                case t.If():
+                case ops.If():
                     for value, *of in zip(
                         op.result, yielded(op.then), yielded(op.orelse), strict=True
                     ):

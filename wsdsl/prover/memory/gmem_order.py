@@ -14,13 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import Touch, touches
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.histogram import StoreCounters
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition, StoreBins
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.prover.failure import GLOBAL_ORDER, Failure, Party
 from wsdsl.prover.machine.instructions import effects_of
@@ -31,7 +28,7 @@ from wsdsl.prover.protocols.disjoint_items import meeting
 from wsdsl.prover.protocols.scheduler_terms import count_items
 
 """The kind of failure."""
-NUMBERS = (b.CtaIndex, b.ClusterIndex, b.NumCtas, b.NumClusters)
+NUMBERS = (ops.CtaIndex, ops.ClusterIndex, ops.NumCtas, ops.NumClusters)
 MOST_BEHIND = 16
 """Groups of TMA stores that are told apart; more pending ones are not understood."""
 
@@ -70,7 +67,7 @@ def check_global_order(kernel: Kernel) -> None:
     written = frozenset(x.tensor for x in found.values() if x.writes)
     read = frozenset(x.tensor for x in found.values() if x.reads)
     found = {op: x for op, x in found.items() if x.tensor in written - out}
-    grid = next(iter(kernel.of(b.LaunchGrid)), None)
+    grid = next(iter(kernel.of(ops.LaunchGrid)), None)
     overlap = written - read if grid is not None and grid.overlapping else frozenset[str]()
     places = GlobalPlaces(kernel, overlap, written)
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
@@ -119,13 +116,13 @@ def _turn(
 ) -> tuple[tuple[Any, ...], int] | None:
     """(how turns go round, which one is the partition's), if all its uses are in its own turns."""
     for work in partition.body:
-        if not isinstance(work, b.ForRange):
+        if not isinstance(work, ops.ForRange):
             continue
         for op in work.body:
-            if not isinstance(op, t.If) or not any(o in uses for o in walk(op.then)):
+            if not isinstance(op, ops.If) or not any(o in uses for o in walk(op.then)):
                 continue
             match places.made.get(op.cond):
-                case t.Map(fn="eq", args=(turn, own)) if turn in work.args:
+                case ops.Map(fn="eq", args=(turn, own)) if turn in work.args:
                     pass
                 case _:
                     return None
@@ -145,7 +142,7 @@ def _formula(value: Value, turn: Value, places: GlobalPlaces) -> tuple[Any, ...]
     op = places.made.get(value)
     if value == turn:
         return ("turn",)
-    if isinstance(op, t.Map):
+    if isinstance(op, ops.Map):
         return (op.fn, *(_formula(v, turn, places) for v in op.args))
     return ("number", places.sums.of(value))
 
@@ -167,7 +164,7 @@ class _Partition:
         """Was there a loop over the work?"""
         self.of_one = False
         """Is this a part that one warpgroup runs at most?"""
-        self.grid = grid = next(iter(kernel.of(b.LaunchGrid)), None)
+        self.grid = grid = next(iter(kernel.of(ops.LaunchGrid)), None)
         self.one_item = (
             grid is not None
             and grid.scheduler == "persistent"
@@ -191,15 +188,15 @@ class _Partition:
         """`work`: the next loop may be the one over the work."""
         for op in region:
             match op:
-                case b.ForRange():
+                case ops.ForRange():
                     done = self.loop(op, done, work, elected)
-                case t.If():
+                case ops.If():
                     before = self.of_one
                     self.of_one = before or self._of_one(op.cond)
                     then = self.region(op.then, done, work, elected)
                     self.of_one = before
                     done = _join(then, self.region(op.orelse, done, work, elected))
-                case b.Elect():
+                case ops.Elect():
                     done = self.region(op.body, done, work, True)
                 case _ if regions(op):
                     for inner in regions(op):
@@ -208,7 +205,7 @@ class _Partition:
                     done = self.after(op, done, elected)
         return done
 
-    def loop(self, op: b.ForRange, done: Done, work: bool, elected: bool) -> Done:
+    def loop(self, op: ops.ForRange, done: Done, work: bool, elected: bool) -> Done:
         work = work and self._is_work(op)
         before, entry = self.one_item, done
         while True:
@@ -220,7 +217,7 @@ class _Partition:
                 return following
             entry = following
 
-    def _is_work(self, op: b.ForRange) -> bool:
+    def _is_work(self, op: ops.ForRange) -> bool:
         """Its items are this CTA's, or this cluster's: they have tiles of their own. Where no tile
         is cut, it begins at that number, or goes on by how many there are; another loop that begins
         or ends by it walks a part of a dimension.
@@ -243,14 +240,14 @@ class _Partition:
                 ahead += x[1:]
         return False
 
-    def _check_items(self, op: b.ForRange) -> None:
+    def _check_items(self, op: ops.ForRange) -> None:
         """No two CTAs, or clusters, walk the same item. Of tiles that are cut `split_k_protocol`
         says what an iteration does."""
         if (grid := self.grid) is None:
             return
         sums, cluster = self.places.sums, grid.cluster > 1
-        own = b.ClusterIndex if cluster else b.CtaIndex
-        step = sums.special(b.NumClusters if cluster else b.NumCtas)
+        own = ops.ClusterIndex if cluster else ops.CtaIndex
+        step = sums.special(ops.NumClusters if cluster else ops.NumCtas)
         if sums.of(op.start) != sums.special(own) or sums.of(op.step) != step:
             told = "two CTAs may process the same item of this loop, and store the same elements"
             hint = "start at the index of the CTA (or cluster), with the number of CTAs as the step"
@@ -260,7 +257,7 @@ class _Partition:
             raise self.fail(op, told, hint="end it at the number of items of the grid")
         self._check_apart(grid, op)
 
-    def _check_apart(self, grid: b.LaunchGrid, loop: b.ForRange | None) -> None:
+    def _check_apart(self, grid: ops.LaunchGrid, loop: ops.ForRange | None) -> None:
         self.is_walked = True
         within = walk(self.partition.body if loop is None else loop.body)
         own = [self.accesses[op] for op in within if op in self.accesses]
@@ -269,7 +266,7 @@ class _Partition:
             told = "two work items store the same elements here"
             raise self.fail(store, told, hint="use different coordinates for each item")
 
-    def _next(self, op: b.ForRange, done: Done, work: bool) -> Done:
+    def _next(self, op: ops.ForRange, done: Done, work: bool) -> Done:
         """What was done, as the next iteration has it."""
         made: Done = {}
         for access, known in done.items():
@@ -281,7 +278,7 @@ class _Partition:
     def after(self, op: Op, done: Done, elected: bool) -> Done:
         if op in self.accesses:
             access = self.accesses[op]
-            if self.one_item and not access.reads and not isinstance(op, StoreCounters):
+            if self.one_item and not access.reads and not isinstance(op, StoreBins):
                 told = 'a CTA of a "persistent" grid has several items, but stores once'
                 hint = 'store in a loop over the items, or use launch_grid(scheduler="grid")'
                 raise self.fail(op, told, hint=hint)
@@ -294,25 +291,25 @@ class _Partition:
         if elected:
             return done
         match op:
-            case b.SyncWarp():
+            case ops.SyncWarp():
                 return {x: known.met(WARP) for x, known in done.items()}
-            case b.SyncCta() | b.SyncCluster():
+            case ops.SyncCta() | ops.SyncCluster():
                 return {x: known.met(ALL) for x, known in done.items()}
-            case b.NamedBarrierSync() if self._meets(op):
+            case ops.NamedBarrierSync() if self._meets(op):
                 return {x: known.met(ALL) for x, known in done.items()}
-            case b.FenceAsyncProxy(everywhere=True):
+            case ops.FenceAsyncProxy(everywhere=True):
                 return {
                     x: known if x.by_tma or known.fenced >= OWN else replace(known, fenced=OWN)
                     for x, known in done.items()
                 }
-            case m.TmaStoreCommit():
+            case ops.TmaStoreCommit():
                 return {
                     x: replace(known, behind=min(known.behind + 1, MOST_BEHIND))
                     if x.by_tma
                     else known
                     for x, known in done.items()
                 }
-            case m.TmaStoreWait(read=False, pending=pending):
+            case ops.TmaStoreWait(read=False, pending=pending):
                 return {
                     x: replace(known, over=max(known.over, OWN))
                     if x.by_tma and known.behind >= pending >= 0
@@ -322,7 +319,7 @@ class _Partition:
             case _:
                 return done
 
-    def _meets(self, op: b.NamedBarrierSync) -> bool:
+    def _meets(self, op: ops.NamedBarrierSync) -> bool:
         """Do all warps of the partition meet there?"""
         num = self.partition.num_warpgroups
         together = op.num_warpgroups == num and op.item is None
@@ -330,7 +327,7 @@ class _Partition:
 
     def compare_with_others(self, access: Access) -> None:
         """With the same op of the other warpgroups, which run it when they like."""
-        pred = access.op.pred if isinstance(access.op, m.StoreGlobal) else None
+        pred = access.op.pred if isinstance(access.op, ops.StoreGlobal) else None
         alone = not access.clashes(access) or self.of_one or self._of_one(pred)
         if not alone and self.places.meet(access.place, access.place, self.num):
             told = f"another warpgroup may store to the same elements of `{access.place.tensor}`"
@@ -340,9 +337,9 @@ class _Partition:
     def _of_one(self, test: Value | None) -> bool:
         """Whether it holds in no two warpgroups."""
         match self.places.made.get(test) if test is not None else None:
-            case t.Map(fn="eq", args=(x, y)):
+            case ops.Map(fn="eq", args=(x, y)):
                 return self.places.tells_warpgroups(x, y)
-            case t.Map(fn="and", args=args):
+            case ops.Map(fn="and", args=args):
                 return any(map(self._of_one, args))
             case _:
                 return False
@@ -377,7 +374,7 @@ def _hint(before: Access, known: Known, need: int) -> str:
 
 
 def _barriers(partition: Partition) -> set[int]:
-    named = (b.NamedBarrierSync, b.NamedBarrierArrive)
+    named = (ops.NamedBarrierSync, ops.NamedBarrierArrive)
     return {x for op in walk(partition.body) if isinstance(op, named) for x in op.numbers}
 
 

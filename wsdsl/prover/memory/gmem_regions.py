@@ -11,12 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import Touch
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.verify.copies import reach_of_boxes
@@ -48,9 +45,9 @@ class GlobalPlaces:
         self.differs: dict[int, bool] = {}
         self.compared: dict[tuple[Place, Place, int], tuple[bool, bool]] = {}
         for op in kernel.ops:
-            if isinstance(op, b.ForRange):
-                ops = list(walk(op.body))
-                values = {v for o in ops for v in (*results_of(o), *bound(o))}
+            if isinstance(op, ops.ForRange):
+                members = list(walk(op.body))
+                values = {v for o in members for v in (*results_of(o), *bound(o))}
                 self.inside[op.index] = frozenset(values | {op.index, *op.args})
                 self.items[op.index] = frozenset(_computed_from(op))
                 step = 0 if op.claimed else self._least(self.sums.of(op.step))
@@ -84,12 +81,12 @@ class GlobalPlaces:
     # Finding -------------------------------------------------------------------------------------
 
     def access(self, op: Op, touch: Touch) -> Access:
-        by_tma = isinstance(op, (m.TmaLoad, m.TmaStore))
+        by_tma = isinstance(op, (ops.TmaLoad, ops.TmaStore))
         return Access(op, self._place(op, touch.tensor), touch.reads, touch.adds, by_tma)
 
     def _place(self, op: Op, tensor: str) -> Place:
         match op:
-            case m.LoadGlobal() | m.StoreGlobal():
+            case ops.LoadGlobal() | ops.StoreGlobal():
                 dims = tuple(self._along(v, tensor) for v in op.index)
                 kinds = [v.type for v in op.index if isinstance(v.type, Fragment)]
                 by_rows = [n for n, along in enumerate(dims) if along.role == "rows"]
@@ -99,8 +96,8 @@ class GlobalPlaces:
                     kind = next(k for k in kinds if k.rows > 1)
                     of_warps = by_rows[0], kind.lanes.of_warp(kind.rows)
                 return Place(tensor, dims, of_warps, _holder(kinds, warps))
-            case m.TmaStore() | m.ThreadStore():
-                named: Any = self.made[op.map] if isinstance(op, m.TmaStore) else op
+            case ops.TmaStore() | ops.ThreadStore():
+                named: Any = self.made[op.map] if isinstance(op, ops.TmaStore) else op
                 box: tuple[int, ...] = named.box
                 sides, of_warp = reach_of_boxes(op, box, named.tensor.type.dtype)
                 dims = tuple(
@@ -118,7 +115,7 @@ class GlobalPlaces:
         both = kind.rows > 1 and kind.columns > 1
         role = "both" if both else "rows" if kind.rows > 1 else "columns"
         op = self.made.get(self._kept(index))
-        if isinstance(op, f.Iota) and not both:
+        if isinstance(op, ops.Iota) and not both:
             return Along(self.number(op.start, tensor), op.extent, role, op.apart)
         key = self._key(index)
         if key not in self.numbers:
@@ -146,7 +143,7 @@ class GlobalPlaces:
     def _kept(self, index: Value) -> Value:
         """Without a choice of what is left out, which goes nowhere."""
         match self.made.get(index):
-            case t.Map(fn="where", args=(_, x, y)) if self.sums.of(y) == Linear(-1):
+            case ops.Map(fn="where", args=(_, x, y)) if self.sums.of(y) == Linear(-1):
                 return self._kept(x)
             case _:
                 return index
@@ -155,22 +152,22 @@ class GlobalPlaces:
         """What a fragment of indices is computed from: equal for equal ones."""
         op = self.made.get(value)
         match op:
-            case t.Map() if (kept := self._kept(value)) != value:
+            case ops.Map() if (kept := self._kept(value)) != value:
                 return self._key(kept)
-            case t.Map():
+            case ops.Map():
                 return ("map", _element(op.result), op.fn, *map(self._key, op.args))
-            case t.Cast():
+            case ops.Cast():
                 return ("cast", _element(op.result), self._key(op.x))
-            case f.Iota():
+            case ops.Iota():
                 kind = repr(value.type)
                 return ("iota", Along(self.sums.of(op.start), op.extent, kind, op.apart))
-            case m.LoadGlobal() if op.tensor.name not in self.written:
+            case ops.LoadGlobal() if op.tensor.name not in self.written:
                 return ("load", op.tensor.name, *map(self._key, op.index))
-            case m.LoadShared():
+            case ops.LoadShared():
                 first = () if op.first is None else self._key(op.first)
                 where = op.shared, op.state, op.offset, op.stride
                 return ("shared", *where, first, self._key(op.index))
-            case m.LoadPanels() if isinstance(value.type, Fragment) and value.type.rows == 1:
+            case ops.LoadPanels() if isinstance(value.type, Fragment) and value.type.rows == 1:
                 # One line of a tile: other bytes of it are other elements.
                 size = value.type.columns * value.type.dtype.bits // 8
                 held = Along(Linear(op.offset), size, repr(value.type))
@@ -364,7 +361,7 @@ def _holder(kinds: Sequence[Fragment], warps: int) -> int:
     return WARP if rows and warps == 1 else ALL
 
 
-def _computed_from(loop: b.ForRange) -> set[Value]:
+def _computed_from(loop: ops.ForRange) -> set[Value]:
     """What the loop's index, and what it carries, go into; of inner loops' indices only those that
     begin at such.
     """
@@ -373,7 +370,7 @@ def _computed_from(loop: b.ForRange) -> set[Value]:
     def visit(region: Region) -> None:
         for op in region:
             used = operands(op)
-            if isinstance(op, b.ForRange):
+            if isinstance(op, ops.ForRange):
                 used = op.init
                 found.update([op.index] if op.start in found else [])
                 found.update(x for x, first in zip(op.args, op.init, strict=True) if first in found)

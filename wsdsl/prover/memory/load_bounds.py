@@ -7,14 +7,11 @@ of tiles do not overflow.)
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.intervals import Interval, image
 from wsdsl.ir.hardware.swizzle import lines_reached
 from wsdsl.ir.op import Kernel, Op, Region, Value, walk
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as mem
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.prover.failure import Failure, Party
 from wsdsl.prover.machine.linear import I32, WARPGROUP, Sums
@@ -45,7 +42,7 @@ class _Intervals:
 
     def _wrong(self, op: Op) -> str:
         match op:
-            case mem.LoadShared():
+            case ops.LoadShared():
                 kind = op.result.type
                 assert isinstance(kind, Tile | Fragment)
                 index, first = self.of(op.index), Interval(0, 0)
@@ -57,8 +54,8 @@ class _Intervals:
                 low, high = first.low + ends[0], first.high + ends[1]
                 if low < 0 or (high + 1) * kind.dtype.bytes > op.bytes:
                     return f"elements {low} to {high} exceed {op.bytes} bytes"
-            case mem.LoadPanels() | mem.StoreShared() if op.start is not None:
-                value = op.result if isinstance(op, mem.LoadPanels) else op.value
+            case ops.LoadPanels() | ops.StoreShared() if op.start is not None:
+                value = op.result if isinstance(op, ops.LoadPanels) else op.value
                 kind, start = value.type, self.of(op.start)
                 assert isinstance(kind, Fragment)
                 if start is None:
@@ -80,18 +77,18 @@ class _Intervals:
     def _find(self, value: Value) -> Interval | None:
         op = self.made.get(value)
         match op:
-            case t.Constant() if isinstance(op.value, int):
+            case ops.Constant() if isinstance(op.value, int):
                 return Interval(int(op.value), int(op.value))
-            case b.WarpgroupIndex():
+            case ops.WarpgroupIndex():
                 return Interval(0, self.warpgroups - 1)
-            case f.Iota():
+            case ops.Iota():
                 start = self.of(op.start)
                 return start and Interval(start.low, start.high + op.extent - 1)
-            case t.Map(fn="sub", args=(x, y)) if (found := self._blocks(x, y)) is not None:
+            case ops.Map(fn="sub", args=(x, y)) if (found := self._blocks(x, y)) is not None:
                 return found
-            case t.Map(args=(x, y)):
+            case ops.Map(args=(x, y)):
                 return _mapped(op.fn, self.of(x), self.of(y))
-            case t.Map(fn="where", args=(_, x, y)):
+            case ops.Map(fn="where", args=(_, x, y)):
                 return _mapped("where", self.of(x), self.of(y))
             case _:
                 return None
@@ -100,10 +97,10 @@ class _Intervals:
         """Of blocks' numbers, how far they are apart."""
         first, last = self.made.get(y), self.made.get(x)
         match first, last:
-            case t.Map(fn="floordiv", args=(s, by)), t.Map(fn="floordiv", args=(e, other)):
+            case ops.Map(fn="floordiv", args=(s, by)), ops.Map(fn="floordiv", args=(e, other)):
                 size, begin = self.sums.of(by), self.made.get(e)
                 more = 0
-                if isinstance(begin, f.Iota):
+                if isinstance(begin, ops.Iota):
                     more = begin.extent - 1
                     e = begin.start
                 apart = self.sums.of(e) - self.sums.of(s)

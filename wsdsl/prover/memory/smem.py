@@ -13,9 +13,9 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import smem as mem
 from wsdsl.ir.types import DType
 from wsdsl.ir.verify.copies import boxes_of_warps
 from wsdsl.prover.failure import Party
@@ -130,15 +130,15 @@ def _release_hint(reader: Party) -> str:
     kind, fenced = type(reader.op).__name__, "fence_async_proxy, where TMA overwrites it"
     over = {
         "Wgmma": "wgmma_wait",
-        "TensorProduct": "a tensor_commit",
-        "TensorCopy": "a tensor_commit",
-        "TensorLoad": "tensor_wait, then tensor_fence",
+        "Tcgen05Mma": "a tcgen05_commit",
+        "Tcgen05Cp": "a tcgen05_commit",
+        "Tcgen05Ld": "tcgen05_wait_ld, then tcgen05_fence",
         "TmaStore": "tma_store_wait, then sync_warp, or a named barrier if four warps wrote it",
-        "TensorStore": "tensor_store_wait, then tensor_fence",
-        "StoreScales": fenced,
+        "Tcgen05St": "tcgen05_wait_st, then tcgen05_fence",
+        "StoreScaleFactors": fenced,
         "LoadPanels": fenced,
         "LoadShared": fenced,
-        "ClaimedCluster": fenced,
+        "ClcQueryCancel": fenced,
         "ThreadStore": fenced,
     }.get(kind, "it")
     return f"complete the reads ({over}), then arrive on a barrier that the writer awaits"
@@ -195,7 +195,7 @@ def known_to_each(a: Agent, who: tuple[int, ...]) -> int:
 
 
 def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
-    op: mem.TmaLoad = i.op
+    op: ops.TmaLoad = i.op
     (array, item), start = item_in(m, a, i, op.shared, op.state), op.offset
     if op.shift is not None:
         shift = a.slots[i.extra[op.shift.name]]
@@ -265,7 +265,7 @@ def fence_async_proxy(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
-    op: mem.TmaStore = i.op
+    op: ops.TmaStore = i.op
     array, item = item_in(m, a, i, op.shared, op.item)
     item_of(m, a, op, (array, item, 0, array.bytes))
     made: list[int] = []
@@ -290,7 +290,7 @@ def tma_store_commit(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    op: mem.TmaStoreWait = i.op
+    op: ops.TmaStoreWait = i.op
     over = max(0, len(a.stores) - op.pending)
     for events in a.stores[:over]:
         for c, event in zip(FIRST_LANES, events, strict=True):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import smem as mem
-from wsdsl.ir.ops import transpose as tr
 from wsdsl.ir.types import Fragment
 from wsdsl.ir.verify.copies import boxes_of_warps
 from wsdsl.prover.machine.instructions import LOCAL, Instruction
@@ -40,7 +39,7 @@ def read_by_threads(
 
 
 def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
-    op: mem.LoadPanels = i.op
+    op: ops.LoadPanels = i.op
     array, item = item_in(m, a, i, op.shared, op.state)
     kind = op.result.as_fragment
     first = 0 if op.start is None else a.slots[i.extra[op.start.name]]
@@ -63,7 +62,7 @@ def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
-    op: mem.LoadShared = i.op
+    op: ops.LoadShared = i.op
     array, item = item_in(m, a, i, op.shared, op.state)
     for c in ALL:
         read_by_threads(m, a, op, array, item, [(op.offset, op.offset + op.bytes)], c)
@@ -72,7 +71,7 @@ def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
 
 def load_transposed(m: Machine, a: Agent, i: Instruction) -> int:
     """Each warp its rows' lines."""
-    op: tr.LoadTransposed = i.op
+    op: ops.LoadTransposed = i.op
     (array, item), kind = item_in(m, a, i, op.shared, op.item), op.result.as_fragment
     line, rows = op.length * kind.dtype.bytes, kind.rows // len(WARPS)
     for number, warp in enumerate(WARPS):
@@ -83,7 +82,7 @@ def load_transposed(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def reduce_partials(m: Machine, a: Agent, i: Instruction) -> int:
-    op: mem.ReducePartials = i.op
+    op: ops.ReducePartials = i.op
     (array, item), kind = item_in(m, a, i, op.shared, op.state), op.result.type
     along = "columns" if op.over_rows else "rows"
     words = 4 * (getattr(kind, along) if isinstance(kind, Fragment) else 1)
@@ -95,7 +94,7 @@ def reduce_partials(m: Machine, a: Agent, i: Instruction) -> int:
 
 def thread_store(m: Machine, a: Agent, i: Instruction) -> int:
     """Each thread has read once it goes on, and knows of no other."""
-    op: mem.ThreadStore = i.op
+    op: ops.ThreadStore = i.op
     array, item = item_in(m, a, i, op.shared, op.item)
     size = math.prod(op.box) * op.tensor.as_tensor.dtype.bits // 8
     item_of(m, a, op, (array, item, 0, array.bytes))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.histogram_layout import VECTOR, WARP, WORD, counter_bytes, share_of
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, lines_reached
-from wsdsl.ir.ops import smem as mem
-from wsdsl.ir.ops import transpose as tr
-from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
+from wsdsl.ir.ops import AddBins, ClearBins, StoreBins
 from wsdsl.ir.types import DTYPES
 from wsdsl.prover.machine.instructions import LOCAL, SEEN, Instruction
 from wsdsl.prover.machine.machine import ALL, WARPS, Agent, Machine
@@ -17,18 +16,18 @@ from wsdsl.prover.memory.smem_loads import read_by_threads
 
 
 def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
-    op: mem.ThreadLoad = i.op
+    op: ops.ThreadLoad = i.op
     return _threads_write(m, a, i, op.rows * op.columns * op.tensor.as_tensor.dtype.bits // 8)
 
 
 def clear_panels(m: Machine, a: Agent, i: Instruction) -> int:
-    op: mem.ClearPanels = i.op
+    op: ops.ClearPanels = i.op
     return _threads_write(m, a, i, op.rows * op.columns * DTYPES[op.dtype].bits // 8)
 
 
 def _threads_write(m: Machine, a: Agent, i: Instruction, size: int) -> int:
     """All threads of the warpgroup, to so many bytes of the item."""
-    op: mem.ThreadLoad | mem.ClearPanels = i.op
+    op: ops.ThreadLoad | ops.ClearPanels = i.op
     where = *item_in(m, a, i, op.shared, op.state), op.offset, op.offset + size
     item_of(m, a, op, where)
     over, shown_later = m.event(), m.event()
@@ -51,7 +50,7 @@ def warp_wrote(m: Machine, a: Agent, who: tuple[int, ...]) -> tuple[int, int]:
 
 
 def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
-    op: mem.StoreShared = i.op
+    op: ops.StoreShared = i.op
     if op.state is not None:
         return _store_lines(m, a, i, op)
     (array, item), kind = item_in(m, a, i, op.shared, op.item), op.value.as_fragment
@@ -68,7 +67,7 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared) -> int:
+def _store_lines(m: Machine, a: Agent, i: Instruction, op: ops.StoreShared) -> int:
     """To lines of the panels of a tile; to all of them where it is not known which."""
     assert op.start is not None
     array, item = item_in(m, a, i, op.shared, op.state)
@@ -91,7 +90,7 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared) -> i
 
 def store_transposed(m: Machine, a: Agent, i: Instruction) -> int:
     """All warps write to each line."""
-    op: tr.StoreTransposed = i.op
+    op: ops.StoreTransposed = i.op
     kinds, (array, item) = [v.as_fragment for v in op.parts], item_in(m, a, i, op.shared, op.item)
     line = sum(kind.rows for kind in kinds) * kinds[0].dtype.bytes
     where = array, item, op.line * line, (op.line + kinds[0].columns) * line
@@ -102,7 +101,7 @@ def store_transposed(m: Machine, a: Agent, i: Instruction) -> int:
 
 def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
     """Each warp to the words of its rows; of one row, which several warps may have, once."""
-    op: mem.StorePartials = i.op
+    op: ops.StorePartials = i.op
     kind, (array, item) = op.x.as_fragment, item_in(m, a, i, op.shared, op.state)
     part = 0 if op.part is None else a.slots[i.extra[op.part.name]]
     if not isinstance(part, int):
@@ -137,8 +136,8 @@ def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 # Privatized SMEM bins.
-def add_counters(m: Machine, a: Agent, i: Instruction) -> int:
-    op: AddCounters = i.op
+def add_bins(m: Machine, a: Agent, i: Instruction) -> int:
+    op: AddBins = i.op
     array, size = m.model.arrays[op.shared.name], counter_bytes(op.extents, op.copies)
     for c in ALL:
         read_by_threads(m, a, op, array, 0, [(0, size)], c)
@@ -146,9 +145,9 @@ def add_counters(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def own_counters(m: Machine, a: Agent, i: Instruction) -> int:
-    op: ClearCounters | StoreCounters = i.op
+    op: ClearBins | StoreBins = i.op
     array, size = m.model.arrays[op.shared.name], counter_bytes(op.extents, op.copies)
-    if isinstance(op, ClearCounters):
+    if isinstance(op, ClearBins):
         each = share_of(size, op.by, VECTOR)
     else:
         each = share_of(math.prod(op.extents), op.by, WARP) * WORD * op.copies

@@ -3,8 +3,9 @@
 Columns of an item are spans like bytes of SMEM, of each half of the lanes that a warp loads or
 stores at a time. A product's events are over when a phase completes
 on which a later commit of its thread counts; the thread's own products follow in any case. A load's
-are over for those who hear of the first `tensor_fence` behind its `tensor_wait`. And whoever has
-waited has to run `tensor_fence(after=True)` before it touches tensor memory.
+are over for those who hear of the first `tcgen05_fence` behind its `tcgen05_wait_ld`. And
+whoever has
+waited has to run `tcgen05_fence(after=True)` before it touches tensor memory.
 
 Products and loads are events of the agent's open group, which is closed by the wait for loads: no
 partition has both (`ir/verify/tmem_accesses.py`). Stores have a group of their own, open until they
@@ -16,11 +17,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.block_scale_factors import WORD, scale_columns, word_columns
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import tcgen05 as t
 from wsdsl.ir.types import Columns
 from wsdsl.prover.machine.control_flow import truth
 from wsdsl.prover.machine.instructions import LOCAL, SEEN, Instruction
@@ -49,13 +50,13 @@ from wsdsl.prover.protocols.mbarriers import (
 
 def _fenced(m: Machine, a: Agent, i: Instruction) -> None:
     if a.stale & (STALE_ELECTED if i.elected else STALE):
-        told = "no tensor_fence(after=True) follows the last wait of this thread"
-        hint = "add a tensor_fence(after=True) between the wait and this op"
+        told = "no tcgen05_fence(after=True) follows the last wait of this thread"
+        hint = "add a tcgen05_fence(after=True) between the wait and this op"
         raise a.fail("tensor", i.op, told, hint=hint)
 
 
-def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
-    op: t.TensorProduct = i.op
+def tcgen05_mma(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.Tcgen05Mma = i.op
     _fenced(m, a, i)
     array, item = item_in(m, a, i, op.sums, op.state)
     parts = _parts(array, op.column, op.columns, _halves(op.rows))
@@ -85,7 +86,7 @@ def tensor_product(m: Machine, a: Agent, i: Instruction) -> int:
 
 def _read_columns(m: Machine, a: Agent, i: Instruction, event: int) -> None:
     """Of the left operand."""
-    op: t.TensorProduct = i.op
+    op: ops.Tcgen05Mma = i.op
     array, item = item_in(m, a, i, op.a, op.a_state)
     before, reader = a.know[0] | a.open.events, ("tensor", a.index)
     for part in _parts(array, op.a_column, op.a_columns, _halves(op.rows)):
@@ -115,7 +116,7 @@ def _is_written(m: Machine, cta: int, array: Array, item: int, part: tuple[int, 
 
 def _read_scales(m: Machine, a: Agent, i: Instruction, event: int, cta: int) -> None:
     """Of both operands."""
-    op: t.TensorProduct = i.op
+    op: ops.Tcgen05Mma = i.op
     array, item = item_in(m, a, i, op.scales, op.scale_state)
     for column, rows in ((op.a_scale, op.rows), (op.b_scale, op.columns)):
         for own in word_columns(rows, op.k // (WORD * op.block)):
@@ -125,9 +126,9 @@ def _read_scales(m: Machine, a: Agent, i: Instruction, event: int, cta: int) -> 
             read(m, a, op, where, before, reader, event, before, asynchronous=False, cta=cta)
 
 
-def tensor_copy(m: Machine, a: Agent, i: Instruction) -> int:
+def tcgen05_cp(m: Machine, a: Agent, i: Instruction) -> int:
     """Its thread's products follow it in order."""
-    op: t.TensorCopy = i.op
+    op: ops.Tcgen05Cp = i.op
     _fenced(m, a, i)
     source = item_in(m, a, i, op.shared, op.shared_state)
     target = item_in(m, a, i, op.scales, op.state)
@@ -144,9 +145,9 @@ def tensor_copy(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def store_scales(m: Machine, a: Agent, i: Instruction) -> int:
+def store_scale_factors(m: Machine, a: Agent, i: Instruction) -> int:
     """Each warp reads all of them, and writes its own lanes: over for who hears from all warps."""
-    op: t.StoreScales = i.op
+    op: ops.StoreScaleFactors = i.op
     _fenced(m, a, i)
     source = item_in(m, a, i, op.shared, op.shared_state)
     lines = [(op.offset, op.offset + op.bytes)]
@@ -161,9 +162,9 @@ def store_scales(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def tensor_store(m: Machine, a: Agent, i: Instruction) -> int:
+def tcgen05_st(m: Machine, a: Agent, i: Instruction) -> int:
     """Each warp writes its own lanes: over for who hears from all warps."""
-    op: t.TensorStore = i.op
+    op: ops.Tcgen05St = i.op
     _fenced(m, a, i)
     (array, item), event = item_in(m, a, i, op.columns, op.state), m.event()
     stores = _stored(a, op)
@@ -191,7 +192,7 @@ def _stored(a: Agent, op: Op) -> Group:
     return a.groups[-1]
 
 
-def tensor_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
+def tcgen05_wait_st(m: Machine, a: Agent, i: Instruction) -> int:
     for group in [group for group in a.groups if group.open]:
         a.groups.remove(group)
         _waited_for(a, group)
@@ -208,8 +209,8 @@ def _waited_for(a: Agent, group: Group) -> None:
     a.groups.append(group)
 
 
-def tensor_commit(m: Machine, a: Agent, i: Instruction) -> int:
-    op: t.TensorCommit = i.op
+def tcgen05_commit(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.Tcgen05Commit = i.op
     for cta in destinations(m, a, i, op.multicast):
         held, array, stage = barrier_of(m, a, i, (0,), cta)
         # It must be over before that CTA ends. What was over for the thread when it issued this is
@@ -222,8 +223,8 @@ def tensor_commit(m: Machine, a: Agent, i: Instruction) -> int:
     return SEEN
 
 
-def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
-    op: t.TensorLoad = i.op
+def tcgen05_ld(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.Tcgen05Ld = i.op
     _fenced(m, a, i)
     array, item = item_in(m, a, i, op.sums, op.state)
     (part,) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
@@ -240,7 +241,7 @@ def tensor_load(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def tensor_wait(m: Machine, a: Agent, i: Instruction) -> int:
+def tcgen05_wait_ld(m: Machine, a: Agent, i: Instruction) -> int:
     _waited_for(a, a.open)
     a.open = Group()
     for load, slot in zip(i.op.loads, i.defines, strict=True):
@@ -248,8 +249,8 @@ def tensor_wait(m: Machine, a: Agent, i: Instruction) -> int:
     return waited_for(m, a, i)
 
 
-def tensor_fence(m: Machine, a: Agent, i: Instruction) -> int:
-    op: t.TensorFence = i.op
+def tcgen05_fence(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.Tcgen05Fence = i.op
     if op.after:
         a.stale &= ~(STALE_ELECTED if i.elected else STALE)
     elif not i.elected:
@@ -263,11 +264,11 @@ def tensor_fence(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def free_tensor_memory(m: Machine, a: Agent, i: Instruction) -> int:
+def tcgen05_dealloc(m: Machine, a: Agent, i: Instruction) -> int:
     """By the CTA's first warp: nothing reads or writes the columns any more, nor those of the other
     CTA of a pair, which are freed with them.
     """
-    op: t.FreeTensorMemory = i.op
+    op: ops.Tcgen05Dealloc = i.op
     _fenced(m, a, i)
     if a.index % m.model.num_agents:
         return LOCAL

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.wgmma_shapes import ROWS
 from wsdsl.ir.op import Op, Value, results_of
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops.tcgen05 import TensorProduct
+from wsdsl.ir.ops import Tcgen05Mma
 from wsdsl.ir.types import DTYPES
 from wsdsl.prover.failure import Failure
 from wsdsl.prover.machine.control_flow import truth
@@ -29,7 +29,7 @@ class Descriptor:
     array: Array
     item: int
     start: int
-    op: f.MatrixOperand
+    op: ops.SmemDescriptor
 
     @property
     def layout(self) -> tuple[Any, ...]:
@@ -37,8 +37,8 @@ class Descriptor:
         return op.dtype, op.rows, op.columns, op.offset, op.swizzle, op.k_major, op.first
 
 
-def matrix_operand(m: Machine, a: Agent, i: Instruction) -> int:
-    op: f.MatrixOperand = i.op
+def smem_descriptor(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.SmemDescriptor = i.op
     array, item = item_in(m, a, i, op.shared, op.state)
     start = a.slots[i.extra[op.start.name]] if op.start is not None else 0
     if not isinstance(start, int):
@@ -64,7 +64,7 @@ def empty_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def as_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
-    op: f.AsAccumulator = i.op
+    op: ops.AsAccumulator = i.op
     return _new_registers(m, a, i, written=not _is_unwritten(a, i, op.x))
 
 
@@ -88,7 +88,7 @@ def wgmma_fence(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
-    op: f.Wgmma = i.op
+    op: ops.Wgmma = i.op
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     registers = _taken(m, a, i, op.acc)
     if registers.number in a.unfenced:
@@ -118,7 +118,7 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
 def read_operand(
     m: Machine,
     a: Agent,
-    product: f.Wgmma | TensorProduct,
+    product: ops.Wgmma | Tcgen05Mma,
     held: Descriptor,
     extent: int,
     dtype: str,
@@ -161,7 +161,7 @@ def wgmma_commit(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    op: f.WgmmaWait = i.op
+    op: ops.WgmmaWait = i.op
     if a.open.op is not None:
         told = "a wgmma is not committed, so this wait does not cover it"
         raise a.fail("wgmma", op, told, hint="add a wgmma_commit before the wgmma_wait")
@@ -202,7 +202,7 @@ def _unwritten(m: Machine, a: Agent, op: Op, value: Value) -> Failure:
 
 
 def zero_unless(m: Machine, a: Agent, i: Instruction) -> int:
-    op: f.ZeroUnless = i.op
+    op: ops.ZeroUnless = i.op
     if _is_unwritten(a, i, op.x) and truth(m, a.slots[i.extra[op.cond.name]]):
         raise _unwritten(m, a, op, op.x)
     return LOCAL

@@ -7,9 +7,9 @@ for. That no group reaches another is seen as each is followed on all ways.
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import regions, walk
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.prover.machine.model import Model
 
 
@@ -29,4 +29,4 @@ def _meets_inside(model: Model) -> bool:
     body = model.kernel.body
     straight = [*body, *(op for p in body if isinstance(p, Partition) for op in p.body)]
     inside = [r for op in straight if not isinstance(op, Partition) for r in regions(op)]
-    return any(isinstance(op, b.SyncCluster) for region in inside for op in walk(region))
+    return any(isinstance(op, ops.SyncCluster) for region in inside for op in walk(region))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
-from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir import ops
 from wsdsl.prover.machine.instructions import BLOCKED, SEEN, Instruction
 from wsdsl.prover.machine.machine import ALL, Agent, Barrier, Machine
 from wsdsl.prover.protocols.mbarriers import count_in_phase, settle, waited
@@ -74,16 +74,16 @@ def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def named_barrier_sync(m: Machine, a: Agent, i: Instruction) -> int:
-    op: b.NamedBarrierSync = i.op
+    op: ops.NamedBarrierSync = i.op
     return _meet(m, a, i, (a.cta, _number(a, i, op)), op.num_warpgroups, True)
 
 
 def named_barrier_arrive(m: Machine, a: Agent, i: Instruction) -> int:
-    op: b.NamedBarrierArrive = i.op
+    op: ops.NamedBarrierArrive = i.op
     return _meet(m, a, i, (a.cta, _number(a, i, op)), op.num_warpgroups, False)
 
 
-def _number(a: Agent, i: Instruction, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> int:
+def _number(a: Agent, i: Instruction, op: ops.NamedBarrierSync | ops.NamedBarrierArrive) -> int:
     item = 0 if op.item is None else a.slots[i.extra[op.item.name]]
     if type(item) is not int:
         told = "the named barrier depends on more than the warpgroup"

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Makers, Op, Value
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops.smem import StoreGlobal
-from wsdsl.ir.ops.tile import Map
+from wsdsl.ir.ops import Map, StoreGlobal
 from wsdsl.ir.rewriter import made_of
 from wsdsl.prover.machine.linear import WARPGROUP, Linear, Sums
 from wsdsl.prover.machine.symbolic_terms import FOLD
@@ -25,7 +24,7 @@ Known = dict[Any, int | None]
 
 
 def meeting(
-    loop: b.ForRange | None, grid: b.LaunchGrid, stores: Sequence[Access], places: GlobalPlaces
+    loop: ops.ForRange | None, grid: ops.LaunchGrid, stores: Sequence[Access], places: GlobalPlaces
 ) -> Op | None:
     """A store of one item that another item meets: an iteration of `loop`, or a cluster where there
     is none; of tiles that are cut, those of each tile are one. Places that memory says are left
@@ -76,7 +75,7 @@ def _box(access: Access, held: Known, sums: Sums) -> Box | None:
 def _tells_rank(value: Value | None, made: Makers) -> bool:
     """Whether it is computed from the CTA's rank in its cluster."""
     found = made_of([value] if value else [], made, lambda op: isinstance(op, Map))
-    return any(isinstance(op, b.CtaRank) for _, op in found)
+    return any(isinstance(op, ops.CtaRank) for _, op in found)
 
 
 def _number(of: Linear, held: Known, sums: Sums) -> int | None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import Touch, touches
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
 from wsdsl.prover.failure import SPLIT_K, Failure, Party
 from wsdsl.prover.machine.linear import WARPGROUP, Linear
 from wsdsl.prover.memory.gmem_accesses import Along
@@ -24,14 +23,14 @@ Strides = tuple[tuple[Value, int], ...]
 """Loops of a piece's own iterations, by their indices, and in what units."""
 
 
-def check_pieces_apart(kernel: Kernel, work: b.ForRange, agent: int, num_warpgroups: int) -> None:
+def check_pieces_apart(kernel: Kernel, work: ops.ForRange, agent: int, num_warpgroups: int) -> None:
     """Raises Failure where two pieces of a tile, which the loop is over, may store the same."""
     _Pieces(kernel, work, agent, num_warpgroups).region(work.body, ())
 
 
 class _Pieces:
-    def __init__(self, kernel: Kernel, work: b.ForRange, agent: int, num_warpgroups: int) -> None:
-        grid = next(op for op in kernel.body if isinstance(op, b.LaunchGrid))
+    def __init__(self, kernel: Kernel, work: ops.ForRange, agent: int, num_warpgroups: int) -> None:
+        grid = next(op for op in kernel.body if isinstance(op, ops.LaunchGrid))
         written = dict(touches(kernel))
         lent = {p.name for p in kernel.params}
         self.stores = {op: x for op, x in written.items() if x.writes and x.tensor in lent}
@@ -49,11 +48,11 @@ class _Pieces:
                 told = "all splits of a tile may store these elements"
                 hint = "store them from the first split, or in each split those of its iterations"
                 raise Failure(SPLIT_K, told, Party(self.agent, op), hint=hint)
-            if isinstance(op, t.If):
+            if isinstance(op, ops.If):
                 if not self._is_first(op.cond):
                     self.region(op.then, strides)
                 self.region(op.orelse, strides)
-            elif isinstance(op, b.ForRange):
+            elif isinstance(op, ops.ForRange):
                 unit = self._unit(op)
                 self.region(op.body, (*strides, (op.index, unit)) if unit else strides)
             else:
@@ -63,15 +62,15 @@ class _Pieces:
     def _is_first(self, cond: Value) -> bool:
         """Whether it holds in the first piece alone."""
         match self.places.made.get(cond):
-            case t.Map(fn="lt", args=(x, y)):
+            case ops.Map(fn="lt", args=(x, y)):
                 sums = self.places.sums
                 return sums.of(x) == self.part and sums.of(y) == Linear(1)
-            case t.Map(fn="and", args=args):
+            case ops.Map(fn="and", args=args):
                 return any(map(self._is_first, args))
             case _:
                 return False
 
-    def _unit(self, loop: b.ForRange) -> int:
+    def _unit(self, loop: ops.ForRange) -> int:
         """Of how many elements a piece has some in turn; 0 if all have the same."""
         start, step = (self.places.sums.of(v) for v in (loop.start, loop.step))
         (_, each), *_ = *self.pieces.terms, ((), 1)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import mbarrier as b
 from wsdsl.prover.failure import Party
 from wsdsl.prover.machine.control_flow import truth
 from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction
@@ -29,7 +29,7 @@ from wsdsl.prover.machine.model import Array
 
 STALE_ELECTED, STALE = 1, 3
 """Of an agent: its elected thread, or any of its threads, has waited since its last
-`tensor_fence(after=True)`."""
+`tcgen05_fence(after=True)`."""
 ALONE = 4
 """The elected thread has waited since those of its warp met."""
 VISIBLE = 2
@@ -59,7 +59,7 @@ def barrier_of(
         if held.initialised < VISIBLE or held.fenced & ~a.know[c]:
             meeting = "sync_cta" if cta == a.cta else "sync_cluster"
             told = f"`{array.label}` is used, but no synchronization follows its initialization"
-            hint = f"add initialize_barriers, fence_barrier_init, then {meeting}"
+            hint = f"add mbarrier_init, fence_mbarrier_init, then {meeting}"
             raise a.fail("misuse", op, told, hint=hint)
     return held, array, state.stage
 
@@ -69,8 +69,8 @@ def shown(array: Array, stage: int, m: Machine, cta: int) -> str:
     return f"`{array.label}` stage {stage}{where}"
 
 
-def initialize_barriers(m: Machine, a: Agent, i: Instruction) -> int:
-    op: b.InitializeBarriers = i.op
+def mbarrier_init(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.MbarrierInit = i.op
     array = m.model.arrays[op.barriers.name]
     first = a.cta * m.model.num_barriers + array.first
     for stage in range(array.num):
@@ -81,7 +81,7 @@ def initialize_barriers(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def fence_barrier_init(m: Machine, a: Agent, i: Instruction) -> int:
+def fence_mbarrier_init(m: Machine, a: Agent, i: Instruction) -> int:
     """What this thread has initialised is visible to whoever synchronises with it from here on."""
     (event,) = m.happened(a, (0,))
     first = a.cta * m.model.num_barriers
@@ -190,8 +190,8 @@ def cta_of_pair(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
     return cta
 
 
-def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
-    op: b.ArriveBarrier = i.op
+def mbarrier_arrive(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.MbarrierArrive = i.op
     if op.pred is not None and not truth(m, a.slots[i.extra[op.pred.name]]):
         return LOCAL
     cta = a.cta
@@ -208,8 +208,8 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     return SEEN
 
 
-def arrive_expect_tx(m: Machine, a: Agent, i: Instruction) -> int:
-    op: b.ArriveExpectTx = i.op
+def mbarrier_arrive_expect_tx(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.MbarrierArriveExpectTx = i.op
     cta = a.cta if op.cta is None else cta_of_rank(m, a, i, op.cta)
     held, array, stage = barrier_of(m, a, i, ELECTED, cta)
     name, know = shown(array, stage, m, cta), a.know[0]
@@ -220,8 +220,8 @@ def arrive_expect_tx(m: Machine, a: Agent, i: Instruction) -> int:
     return SEEN
 
 
-def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
-    op: b.WaitBarrier = i.op
+def mbarrier_wait(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.MbarrierWait = i.op
     who = classes(i)
     held, array, stage = barrier_of(m, a, i, who)
     blocked = held.phase & 1 == a.slots[i.extra[op.state.name]].parity
@@ -269,8 +269,8 @@ def sync_warp(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
-    op: b.SetMaxRegisters = i.op
+def setmaxnreg(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.Setmaxnreg = i.op
     if op.count % 8 or not 24 <= op.count <= 256:
         told = f"setmaxnreg needs a multiple of 8 from 24 to 256, not {op.count} registers"
         raise a.fail("registers", op, told)
@@ -286,7 +286,7 @@ def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
     return SEEN
 
 
-def wait_flag(m: Machine, a: Agent, i: Instruction) -> int:
+def semaphore_wait(m: Machine, a: Agent, i: Instruction) -> int:
     """Pass as late as possible. That the semaphore of a workspace is reached is argued in
     split_k_protocol.py, which needs that no iteration of the work loop waits for an event after the
     semaphore of a later iteration, nor an arrival of all work units for an event after their wait.

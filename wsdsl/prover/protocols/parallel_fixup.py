@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
 from wsdsl.prover.machine.linear import Linear, Positive
 from wsdsl.prover.protocols.work_iteration import AS_WRITTEN, MEET, RELAXED, Way, WorkIteration
 from wsdsl.prover.protocols.workspace_slots import NotUnderstood
@@ -24,7 +23,7 @@ class ParallelReduction(WorkIteration):
 
     def find(self, used: list[Op]) -> None:
         """How many pieces a tile has is what is waited for."""
-        waits = [op for op in used if isinstance(op, b.WaitFlag)]
+        waits = [op for op in used if isinstance(op, ops.SemaphoreWait)]
         counts = {self.sums.of(op.count): op for op in waits}
         if len(counts) != 1:
             told = "the waits name no single value, so the number of splits is not known"
@@ -43,16 +42,16 @@ class ParallelReduction(WorkIteration):
     def touch(self, op: Any, way: Way) -> Way:
         if way.arrived == 2:
             raise self.fail(op, "this accesses the workspace after its release")
-        if isinstance(op, m.LoadGlobal):
+        if isinstance(op, ops.LoadGlobal):
             return self.load(op, way)
         slot, place = self.place(op)
         match op:
-            case b.WaitFlag():
+            case ops.SemaphoreWait():
                 self.same(op, slot)
                 if not way.arrived:
                     raise self.fail(op, "this waits for its own arrival", "arrive first")
                 return replace(way, has=self.pieces, loose=True)
-            case b.ArriveFlag():
+            case ops.SemaphoreArrive():
                 self.same(op, slot)
                 return self.arrive(op, way)
             case _:
@@ -63,7 +62,7 @@ class ParallelReduction(WorkIteration):
                     raise self.fail(op, "these rows belong to another split", AS_WRITTEN)
                 return replace(way, loose=True, stores=way.stores | {place})
 
-    def load(self, op: m.LoadGlobal, way: Way) -> Way:
+    def load(self, op: ops.LoadGlobal, way: Way) -> Way:
         if way.has is None:
             raise self.fail(op, "this may read before all stores", "wait for all splits")
         try:
@@ -72,7 +71,7 @@ class ParallelReduction(WorkIteration):
             raise self.fail(op, str(told)) from None
         return replace(way, loose=True)
 
-    def arrive(self, op: b.ArriveFlag, way: Way) -> Way:
+    def arrive(self, op: ops.SemaphoreArrive, way: Way) -> Way:
         if way.loose:
             raise self.fail(op, "this arrives while threads may access the entry", MEET)
         if way.arrived and way.has is None:

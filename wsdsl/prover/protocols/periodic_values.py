@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Makers, Value
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import yielded
 from wsdsl.prover.machine.symbolic_terms import FOLD
 from wsdsl.reachability import reached
@@ -37,7 +36,7 @@ class PeriodicValues:
 
 
 def periodic_values_of(
-    work: b.ForRange, conditions: Iterable[Value], made: Makers
+    work: ops.ForRange, conditions: Iterable[Value], made: Makers
 ) -> PeriodicValues:
     """As far as `conditions` ask for them."""
     used = _used(work, conditions, made)
@@ -54,13 +53,13 @@ def periodic_values_of(
     return PeriodicValues(tuple(seen), seen.index(now))
 
 
-def _used(work: b.ForRange, conditions: Iterable[Value], made: Makers) -> frozenset[Value]:
+def _used(work: ops.ForRange, conditions: Iterable[Value], made: Makers) -> frozenset[Value]:
     """The loop's arguments on which the conditions depend, in this iteration or a later one."""
 
     def after(value: Value) -> tuple[Value, ...]:
         if value in work.args:
             return (yielded(work.body)[work.args.index(value)],)
-        return op.args if isinstance(op := made.get(value), t.Map) else ()
+        return op.args if isinstance(op := made.get(value), ops.Map) else ()
 
     return frozenset(reached(conditions, after)) & {*work.args}
 
@@ -69,9 +68,9 @@ def evaluate(value: Value, known: dict[Value, int | None], made: Makers) -> int 
     """None where it depends on more than constants and what is known; what is found is added."""
     if value not in known:
         match made.get(value):
-            case t.Constant(value=int(number)):
+            case ops.Constant(value=int(number)):
                 known[value] = number
-            case t.Map(fn=fn, args=args):
+            case ops.Map(fn=fn, args=args):
                 known[value] = _apply(fn, [evaluate(x, known, made) for x in args])
             case _:
                 known[value] = None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from functools import reduce
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Value
-from wsdsl.ir.ops import mbarrier as b
 from wsdsl.ir.tile_scheduler import Extents, Problem, Walk, tile_scheduler
 from wsdsl.prover.machine.linear import Linear, Sums
 from wsdsl.record import record
@@ -34,12 +34,12 @@ class SchedulerTerms:
     abreast: bool
 
 
-def scheduler_terms(grid: b.LaunchGrid, sums: Sums, index: Value) -> SchedulerTerms:
+def scheduler_terms(grid: ops.LaunchGrid, sums: Sums, index: Value) -> SchedulerTerms:
     """`index` is the loop's."""
     ((dim, extent),) = grid.contraction
     cluster = grid.cluster > 1
-    worker = sums.special(b.ClusterIndex if cluster else b.CtaIndex)
-    workers = sums.special(b.NumClusters if cluster else b.NumCtas)
+    worker = sums.special(ops.ClusterIndex if cluster else ops.CtaIndex)
+    workers = sums.special(ops.NumClusters if cluster else ops.NumCtas)
     depth = sums.apply("max", count_items(grid.contraction, sums), Linear(1))
     problem = Problem(count_items(grid.tiles, sums), depth, worker, workers)
     scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
@@ -47,7 +47,7 @@ def scheduler_terms(grid: b.LaunchGrid, sums: Sums, index: Value) -> SchedulerTe
     piece = walk.piece(sums.of(index))
     slot = piece.tile
     if cluster:
-        slot = slot.times(grid.cluster) + sums.special(b.CtaRank)
+        slot = slot.times(grid.cluster) + sums.special(ops.CtaRank)
     end = sums.apply("min", piece.end.times(extent), sums.size(dim))
     return SchedulerTerms(
         walk.start,

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
 from wsdsl.prover.machine.linear import Linear, Positive
 from wsdsl.prover.protocols.work_iteration import AS_WRITTEN, MEET, RELAXED, Way, WorkIteration
 from wsdsl.prover.protocols.workspace_slots import Place
@@ -31,13 +30,13 @@ class SerialReduction(WorkIteration):
 
     def find(self, used: list[Op]) -> None:
         """A piece's beginning is what is waited for, its end what arrivals count from there."""
-        waits = [op for op in used if isinstance(op, b.WaitFlag)]
+        waits = [op for op in used if isinstance(op, ops.SemaphoreWait)]
         begins = {self.sums.of(op.count): op for op in waits}
         if len(begins) != 1:
             told = "the waits name no single value, so the start of splits is not known"
             raise self.fail((waits or used)[-1], told, "wait until the flag is `begin`")
         ((self.begin, waiting),) = begins.items()
-        arrivals = [op for op in used if isinstance(op, b.ArriveFlag)]
+        arrivals = [op for op in used if isinstance(op, ops.SemaphoreArrive)]
         ends = {self.amount(op) + self.begin: op for op in arrivals}
         ends.pop(Linear(), None)
         if len(ends) != 1:
@@ -53,7 +52,7 @@ class SerialReduction(WorkIteration):
             told = "this adds another amount than the length of the split of the tile scheduler"
             raise self.fail(self.last, told, AS_WRITTEN)
 
-    def amount(self, op: b.ArriveFlag) -> Linear:
+    def amount(self, op: ops.SemaphoreArrive) -> Linear:
         return Linear(op.amount) if op.by is None else self.sums.of(op.by)
 
     def kinds(self) -> Iterator[dict[Positive, bool]]:
@@ -70,21 +69,21 @@ class SerialReduction(WorkIteration):
         slot, place = self.place(op)
         self.same(op, slot)
         match op:
-            case b.WaitFlag():
+            case ops.SemaphoreWait():
                 return self.wait(op, way)
-            case b.ArriveFlag():
+            case ops.SemaphoreArrive():
                 return self.arrive(op, way)
-            case m.LoadGlobal():
+            case ops.LoadGlobal():
                 return self.load(op, way, place)
             case _:
                 return self.store(op, way, place)
 
-    def wait(self, op: b.WaitFlag, way: Way) -> Way:
+    def wait(self, op: ops.SemaphoreWait, way: Way) -> Way:
         if not self.continued:
             raise self.fail(op, "the first split of a tile must not wait")
         return replace(way, has=self.sums.of(op.count), loose=True)
 
-    def load(self, op: m.LoadGlobal, way: Way, place: Place) -> Way:
+    def load(self, op: ops.LoadGlobal, way: Way, place: Place) -> Way:
         if way.has != self.begin:
             told = "this may read the workspace before the accumulator is stored"
             raise self.fail(op, told, "wait until the flag is `begin`")
@@ -92,7 +91,7 @@ class SerialReduction(WorkIteration):
         read = way.read if place.holder == "thread" else way.read | {place}
         return replace(way, loose=True, loads=way.loads | {place}, read=read)
 
-    def store(self, op: m.StoreGlobal, way: Way, place: Place) -> Way:
+    def store(self, op: ops.StoreGlobal, way: Way, place: Place) -> Way:
         self.plain(op, way, place)
         if self.continued and way.has != self.begin:
             told = "this may overwrite the accumulator of earlier splits"
@@ -101,7 +100,7 @@ class SerialReduction(WorkIteration):
             raise self.fail(op, "the prover does not support an addition to a workspace")
         return replace(way, loose=True, stores=way.stores | {place})
 
-    def arrive(self, op: b.ArriveFlag, way: Way) -> Way:
+    def arrive(self, op: ops.SemaphoreArrive, way: Way) -> Way:
         if way.loose:
             raise self.fail(op, "the entry is released while threads may access it", MEET)
         if self.continued and way.has != self.begin:

@@ -7,10 +7,9 @@ own (`scheduler_terms.py`). docs/prover.md has the argument why this is enough.
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, operands, walk
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.prover.failure import SPLIT_K, Failure, Party
 from wsdsl.prover.machine.linear import Sums
 from wsdsl.prover.protocols.disjoint_splits import check_pieces_apart
@@ -23,14 +22,14 @@ from wsdsl.prover.protocols.workspace_slots import WorkspaceSlots
 
 def check_split_k_protocol(kernel: Kernel) -> None:
     """Raises Failure where sums are handed on in another way than is understood."""
-    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
-    lent = {op.result.name for op in kernel.of(m.AllocateGlobal)}
-    for op in kernel.of(b.ArriveFlag, b.WaitFlag):
+    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
+    lent = {op.result.name for op in kernel.of(ops.AllocateGlobal)}
+    for op in kernel.of(ops.SemaphoreArrive, ops.SemaphoreWait):
         if op.tensor.name not in lent:
             raise _fail(0, op, "the prover supports only flags of workspaces")
     if not lent or grid is None:
         return
-    sliced = any(op.wrap is not None for op in kernel.of(b.ArriveFlag))
+    sliced = any(op.wrap is not None for op in kernel.of(ops.SemaphoreArrive))
     sums, found, agent = Sums(kernel), Findings(), 0
     slots = WorkspaceSlots(kernel, grid.cluster, max(1, grid.splits) if sliced else 1, sums)
     walked: list[WorkIteration] = []

@@ -7,18 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Region, Value, regions, walk
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.prover.failure import SPLIT_K, Failure, Party
 from wsdsl.prover.machine.linear import Linear, Positive, Sums, truth
 from wsdsl.prover.protocols.periodic_values import Known, evaluate, periodic_values_of
 from wsdsl.prover.protocols.scheduler_terms import scheduler_terms
 from wsdsl.prover.protocols.workspace_slots import NotUnderstood, Place, WorkspaceSlots
 
-TOUCHES = (b.WaitFlag, b.ArriveFlag, m.LoadGlobal, m.StoreGlobal)
+TOUCHES = (ops.SemaphoreWait, ops.SemaphoreArrive, ops.LoadGlobal, ops.StoreGlobal)
 RELAXED = "the arrival does not release: the wait may not see the accumulator"
 AS_WRITTEN = "compute it as wsdsl/ir/tile_scheduler.py does: the prover supports only its formulas"
 MEET = "synchronize all warps before: named_barrier_sync"
@@ -67,7 +65,7 @@ class WorkIteration(ABC):
         partition: Partition,
         sums: Sums,
         slots: WorkspaceSlots,
-        grid: b.LaunchGrid,
+        grid: ops.LaunchGrid,
         found: Findings,
         agent: int,
     ) -> None:
@@ -96,7 +94,7 @@ class WorkIteration(ABC):
         return Failure(SPLIT_K, message, Party(self.agent, op), hint=hint)
 
     def check(self, used: list[Op]) -> None:
-        loops = [op for op in self.partition.body if isinstance(op, b.ForRange)]
+        loops = [op for op in self.partition.body if isinstance(op, ops.ForRange)]
         work = next((op for op in loops if any(o is used[0] for o in walk((op,)))), None)
         for op in used:
             if work is None or not any(op is o for o in walk(work.body)):
@@ -111,7 +109,7 @@ class WorkIteration(ABC):
                 told = f"`{name}` of the work loop differs from the tile scheduler"
                 raise self.fail(work, told, AS_WRITTEN)
         self.find(used)
-        tests = [op.cond for op in walk(work.body) if isinstance(op, t.If) and self.inside(op)]
+        tests = [op.cond for op in walk(work.body) if isinstance(op, ops.If) and self.inside(op)]
         self.phases = periodic_values_of(work, tests, self.sums.made)
         for held in self.kinds():
             if all(of.of.terms or truth(of, {}) == is_so for of, is_so in held.items()):
@@ -140,25 +138,25 @@ class WorkIteration(ABC):
 
     def after(self, op: Op, way: Way) -> Iterator[Way]:
         match op:
-            case t.If():
+            case ops.If():
                 test = evaluate(op.cond, self.now, self.sums.made)
                 if test is None:
                     test = truth(self.sums.test(op.cond), self.held)
                 bodies = [op.then, op.orelse] if test is None else [op.then if test else op.orelse]
                 for body in bodies:
                     yield from self.region(body, {way})
-            case b.NamedBarrierSync(item=None, num_warpgroups=num) if (
+            case ops.NamedBarrierSync(item=None, num_warpgroups=num) if (
                 num >= self.partition.num_warpgroups
             ):
                 yield replace(way, loose=False, read=frozenset())
-            case b.SyncWarp():
+            case ops.SyncWarp():
                 yield replace(way, read=frozenset(p for p in way.read if p.holder != "warp"))
             case _ if self.touches(op):
                 yield self.touch(op, way)
-            case b.ForRange():
+            case ops.ForRange():
                 inner = [o for o in walk(op.body) if self.touches(o)]
                 for o in inner:
-                    if not isinstance(o, m.LoadGlobal):
+                    if not isinstance(o, ops.LoadGlobal):
                         raise self.fail(o, "the prover supports only loads in this loop")
                 yield way
                 if inner:
@@ -176,7 +174,7 @@ class WorkIteration(ABC):
     # What iterations have in common ---------------------------------------------------------------
 
     def place(self, op: Any) -> tuple[Linear, Place]:
-        flag = isinstance(op, (b.WaitFlag, b.ArriveFlag))
+        flag = isinstance(op, (ops.SemaphoreWait, ops.SemaphoreArrive))
         if flag != (op.tensor.name in self.slots.zeroed):
             raise self.fail(op, "flags must be in zeroed workspaces, accumulators in others")
         try:
@@ -194,7 +192,7 @@ class WorkIteration(ABC):
         if self.slot != slot:
             raise self.fail(op, "this accesses the workspace entry of another tile", AS_WRITTEN)
 
-    def plain(self, op: m.StoreGlobal, way: Way, place: Place) -> None:
+    def plain(self, op: ops.StoreGlobal, way: Way, place: Place) -> None:
         if op.pred is not None and not self.slots.by_one(op, self.partition.num_warpgroups):
             raise self.fail(op, "the prover does not support a conditional store")
         if not op.accumulate and place in way.read:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.machine.linear import WARPGROUP, Linear, Sums
 from wsdsl.record import record
@@ -48,7 +45,7 @@ class WorkspaceSlots:
 
     def __init__(self, kernel: Kernel, cluster: int, pieces: int, sums: Sums) -> None:
         self.sums, self.pieces = sums, pieces
-        lent = kernel.of(m.AllocateGlobal)
+        lent = kernel.of(ops.AllocateGlobal)
         self.zeroed = {op.result.name for op in lent if op.zeroed}
         self.fragments = {op.result.name for op in lent if op.fragments}
         self.each = {
@@ -93,7 +90,7 @@ class WorkspaceSlots:
         first = line.number % each
         if op.tensor.name in self.fragments and (stride % LINES or first % LINES or each % LINES):
             raise NotUnderstood(f"{BLOCKS}: these rows are not")
-        shared = not stride and (isinstance(op, m.LoadGlobal) or self.by_one(op, warpgroups))
+        shared = not stride and (isinstance(op, ops.LoadGlobal) or self.by_one(op, warpgroups))
         if warpgroups > 1 and first + num > stride and not shared:
             raise NotUnderstood("warpgroups share rows of the workspace entry")
         if stride * (warpgroups - 1) + first + num > each:
@@ -103,8 +100,8 @@ class WorkspaceSlots:
 
     def by_one(self, op: Any, warpgroups: int) -> bool:
         """Whether one of the warpgroups alone stores this."""
-        test = isinstance(op, m.StoreGlobal) and op.pred and self.sums.made.get(op.pred)
-        if not (isinstance(test, t.Map) and test.fn == "eq"):
+        test = isinstance(op, ops.StoreGlobal) and op.pred and self.sums.made.get(op.pred)
+        if not (isinstance(test, ops.Map) and test.fn == "eq"):
             return False
         which = Linear(0, ((WARPGROUP, 1),))
         numbers = [x.number for x in map(self.sums.of, test.args) if not x.terms]
@@ -123,13 +120,13 @@ class WorkspaceSlots:
         if not isinstance(index.type, Fragment):
             return self.sums.of(index), 1
         op = self.sums.made.get(index)
-        if not isinstance(op, f.Iota):
+        if not isinstance(op, ops.Iota):
             raise NotUnderstood("the position in the workspace entry is not known")
         return self.sums.of(op.start), index.type.rows * index.type.columns
 
-    def piece(self, op: m.LoadGlobal, warpgroups: int, slot: Linear, pieces: Linear) -> None:
+    def piece(self, op: ops.LoadGlobal, warpgroups: int, slot: Linear, pieces: Linear) -> None:
         """Raises unless this is in one of the slot's pieces, or outside of the tensor."""
-        gathered = isinstance(self.sums.made.get(op.index[0]), t.Map)
+        gathered = isinstance(self.sums.made.get(op.index[0]), ops.Map)
         line, num = (self.sums.of(op.index[0]), 1) if gathered else self.span(op.index[0])
         self.blocks(op, *map(self.span, op.index[1:]))
         assert isinstance(op.tensor.type, Tensor)
@@ -159,8 +156,8 @@ class WorkspaceSlots:
         match self.sums.meanings[term] if isinstance(term, int) else ():
             case ("value", value):
                 op = self.sums.made.get(value)
-                if not isinstance(op, f.Iota) and not (
-                    isinstance(op, b.ForRange) and value == op.index
+                if not isinstance(op, ops.Iota) and not (
+                    isinstance(op, ops.ForRange) and value == op.index
                 ):
                     return False
                 return self._not_negative(self.sums.of(op.start))

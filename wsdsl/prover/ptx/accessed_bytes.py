@@ -11,11 +11,16 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.tcgen05 import FreeTensorMemory, StoreScales, TensorColumns
-from wsdsl.ir.ops.transpose import LoadTransposed, StoreTransposed
+from wsdsl.ir.ops import (
+    LoadTransposed,
+    StoreScaleFactors,
+    StoreTransposed,
+    Tcgen05Dealloc,
+    TmemColumns,
+)
 from wsdsl.prover.ptx.expected_trace import ACCESSES
 from wsdsl.prover.ptx.register_slice import split_address
 from wsdsl.prover.ptx.register_values import BASE, FOLDED
@@ -29,9 +34,9 @@ OWN = re.compile(
 WIDTH = re.compile(r"(?:.*\.[vx](\d)\b)?.*\.[a-z]+(\d+)(x2)?$")
 KINDS_OF = {
     op: [kind for kind, others in ACCESSES.items() if op in others]
-    for ops in ACCESSES.values()
-    for op in ops
-} | {StoreScales: ["ld.shared"]}
+    for members in ACCESSES.values()
+    for op in members
+} | {StoreScaleFactors: ["ld.shared"]}
 MONOTONE = ("add", "sub", "mul", "min", "max")
 Bounds = tuple[int, int]
 
@@ -109,7 +114,7 @@ def allowed(kernel: Kernel, op: Op, held: dict[Any, Any]) -> Iterator[Allowed]:
 
 
 def _of_item(kernel: Kernel, op: Any, held: dict[Any, Any]) -> Bounds:
-    word = isinstance(op, TensorColumns | FreeTensorMemory)
+    word = isinstance(op, TmemColumns | Tcgen05Dealloc)
     made: Any = kernel.definers[op.memory if word else op.shared]
     size, num = (4, 1) if word else (made.result.type.bytes, made.result.type.num)
     names = ("shared_state", "state", "item")
@@ -120,10 +125,10 @@ def _of_item(kernel: Kernel, op: Any, held: dict[Any, Any]) -> Bounds:
 
 def _moved(op: Any) -> int:
     """Threads that copy tiles move vectors of up to 16 bytes."""
-    if isinstance(op, m.ThreadLoad | m.ThreadStore):
-        elements = 4 * prod(op.box) if isinstance(op, m.ThreadStore) else op.rows * op.columns
+    if isinstance(op, ops.ThreadLoad | ops.ThreadStore):
+        elements = 4 * prod(op.box) if isinstance(op, ops.ThreadStore) else op.rows * op.columns
         return elements * op.tensor.as_tensor.dtype.bits // 8 // 128 // 16 * 16
-    if type(op) not in (StoreTransposed, m.StoreShared, LoadTransposed, m.ReceiveFragment):
+    if type(op) not in (StoreTransposed, ops.StoreShared, LoadTransposed, ops.ReceiveFragment):
         return 0
     of = getattr(op, "parts", None) or [getattr(op, "value", None) or op.result]
     return sum(x.type.rows * x.type.columns * x.type.dtype.bits for x in of) // 8 // 128
@@ -137,9 +142,9 @@ def _of_tensor(kernel: Kernel, op: Any, held: dict[Any, Any]) -> Bounds:
         return base, base + (1 << POINTER) - 1
     at: list[Any] = [held.get(x) for x in getattr(op, "index", getattr(op, "coordinates", ()))]
     each = [(0, n - 1) for n in sizes]
-    if at and None not in at and not isinstance(op, m.ThreadLoad):
+    if at and None not in at and not isinstance(op, ops.ThreadLoad):
         each = [x if isinstance(x, tuple) else (x, x) for x in at]
-    if isinstance(op, m.ThreadStore):
+    if isinstance(op, ops.ThreadStore):
         warps = (n * (4 if i == op.row_dim else 1) - 1 for i, n in enumerate(op.box))
         each = [(x, y + n) for (x, y), n in zip(each, warps, strict=True)]
     within = [(max(x, 0), min(y, n - 1)) for (x, y), n in zip(each, sizes, strict=True)]

@@ -15,7 +15,7 @@ from wsdsl.diagnostics import Finding, VerifyError
 from wsdsl.ir.analysis.launch_narrowing import each_width, narrowing_of
 from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.printer import print_head
 from wsdsl.prover.ptx.expected_paths import KernelPaths, Member, Skeleton
 from wsdsl.prover.ptx.expected_trace import skeleton_of_kernel

@@ -6,18 +6,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import PACKED_SPAN
 from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.fragment import BLOCK_BYTES, COLUMNS, HELD_BYTES
-from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
-from wsdsl.ir.ops.pipeline import Partition, by_warpgroup
-from wsdsl.ir.ops.tcgen05 import FreeTensorMemory, TensorColumns
-from wsdsl.ir.ops.transpose import LoadTransposed, StoreTransposed
+from wsdsl.ir.ops import (
+    BLOCK_BYTES,
+    BLOCK_COLUMNS,
+    HELD_BYTES,
+    AddBins,
+    ClearBins,
+    LoadTransposed,
+    Partition,
+    StoreBins,
+    StoreTransposed,
+    Tcgen05Dealloc,
+    TmemColumns,
+    by_warpgroup,
+)
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import DTYPES, Barriers, Fragment
 from wsdsl.prover.ptx.expected_paths import Change, Fill, Items, Places, Skeleton, of_warps
@@ -31,16 +37,16 @@ from wsdsl.prover.ptx.tmem_events import operand_event, tensor_events
 CONDITIONAL = "conditional "
 """An event that depends on more than which thread it is."""
 ACCESSES: dict[str, tuple[type[Op], ...]] = {
-    "ld.global": (m.ThreadLoad, m.LoadGlobal),
+    "ld.global": (ops.ThreadLoad, ops.LoadGlobal),
     "st.shared": (
-        m.ThreadLoad, m.StoreShared, m.StorePartials, m.ClearPanels, StoreTransposed,
-        ClearCounters, AddCounters,
+        ops.ThreadLoad, ops.StoreShared, ops.StorePartials, ops.ClearPanels, StoreTransposed,
+        ClearBins, AddBins,
     ),
     "ld.shared": (
-        m.ThreadStore, m.LoadShared, m.LoadPanels, m.ReducePartials, m.ReceiveFragment,
-        LoadTransposed, StoreCounters, b.ClaimedCluster, TensorColumns, FreeTensorMemory,
+        ops.ThreadStore, ops.LoadShared, ops.LoadPanels, ops.ReducePartials, ops.ReceiveFragment,
+        LoadTransposed, StoreBins, ops.ClcQueryCancel, TmemColumns, Tcgen05Dealloc,
     ),
-    "st.global": (m.ThreadStore, m.StoreGlobal, AddCounters, StoreCounters),
+    "st.global": (ops.ThreadStore, ops.StoreGlobal, AddBins, StoreBins),
 }  # fmt: skip
 """Of threads, by the ops that have them. Only the order of `ld.global.nc` is LLVM's matter."""
 ASK, QUERY = "clusterlaunchcontrol.try_cancel", "clusterlaunchcontrol.query_cancel"
@@ -76,11 +82,11 @@ class _Builder(TraceBuilder):
                 self.op(op, who)
             at = last
 
-    def partitions(self, ops: Sequence[Op]) -> None:
+    def partitions(self, members: Sequence[Op]) -> None:
         """Each warpgroup runs one, and those of its further warps; the last one what is left."""
         bodies: list[tuple[list[tuple[Region, ThreadSet]], int]] = []
         first = 0
-        for together in by_warpgroup([op for op in ops if isinstance(op, Partition)]):
+        for together in by_warpgroup([op for op in members if isinstance(op, Partition)]):
             who = ThreadSet(first, together[0].num_warpgroups, inside=True)
             sharing = [(op.body, replace(who, warp=warp)) for warp, op in enumerate(together)]
             bodies.append((sharing, who.one_in(1)))
@@ -96,7 +102,7 @@ class _Builder(TraceBuilder):
             ends.append(self.now)
         self.now = self.silent(*ends)
 
-    def branches(self, op: t.If, who: ThreadSet) -> None:
+    def branches(self, op: ops.If, who: ThreadSet) -> None:
         known, before, ends = self.known.get(op.cond), self.now, list[int]()
         own = self.by_warpgroup.get(op.cond, (known,) * (self.places.num_threads // 128))
         for body, wanted in (op.then, True), (op.orelse, False):
@@ -111,7 +117,7 @@ class _Builder(TraceBuilder):
             ends.append(self.now)
         self.now = self.silent(*ends)
 
-    def elect(self, op: b.Elect, who: ThreadSet) -> None:
+    def elect(self, op: ops.Elect, who: ThreadSet) -> None:
         before = self.now
         threads = 1
         if who.inside:
@@ -126,7 +132,7 @@ class _Builder(TraceBuilder):
         done = self.silent(self.now, *([asked] if who.inside else []))
         self.now = self.silent(done, self.silent(before, threads=~threads))
 
-    def fold_by(self, held: dict[Value, tuple[int, ...]], op: t.Map) -> None:
+    def fold_by(self, held: dict[Value, tuple[int, ...]], op: ops.Map) -> None:
         num = len(next(held[x] for x in op.args if x in held))
         each = [held.get(x) or (self.known.get(x),) * num for x in op.args]
         if None in sum(each, ()):
@@ -138,83 +144,83 @@ class _Builder(TraceBuilder):
     # Ops -----------------------------------------------------------------------------------------
 
     def op(self, op: Op, who: ThreadSet) -> None:
-        for kind in (kind for kind, ops in ACCESSES.items() if isinstance(op, ops)):
+        for kind in (kind for kind, members in ACCESSES.items() if isinstance(op, members)):
             self.emit(op, kind)
         match op:
-            case t.Constant():
+            case ops.Constant():
                 self.known[op.result] = op.value
-            case b.CtaRank():
+            case ops.CtaRank():
                 self.by_rank[op.result] = tuple(range(self.cluster))
-            case b.WarpgroupIndex():
+            case ops.WarpgroupIndex():
                 groups = range(self.places.num_threads // 128)
                 self.by_warpgroup[op.result] = tuple(g - who.first for g in groups)
-            case t.Map() if op.fn in FOLDED and any(x in self.by_warpgroup for x in op.args):
+            case ops.Map() if op.fn in FOLDED and any(x in self.by_warpgroup for x in op.args):
                 self.fold_by(self.by_warpgroup, op)
-            case t.Map() if op.fn in FOLDED and any(x in self.by_rank for x in op.args):
+            case ops.Map() if op.fn in FOLDED and any(x in self.by_rank for x in op.args):
                 self.fold_by(self.by_rank, op)
-            case t.Map() if op.fn in FOLDED and all(x in self.known for x in op.args):
+            case ops.Map() if op.fn in FOLDED and all(x in self.known for x in op.args):
                 args = [self.known[v] for v in op.args]
                 if args[-1] or op.fn not in ("floordiv", "mod"):
                     self.known[op.result] = FOLDED[op.fn](*args)
-            case t.If():
+            case ops.If():
                 self.branches(op, who)
-            case b.InitialState() | b.Advance():
-                of, num = (op.parity, 0) if isinstance(op, b.InitialState) else (op.state, op.num)
+            case ops.InitialState() | ops.Advance():
+                of, num = (op.parity, 0) if isinstance(op, ops.InitialState) else (op.state, op.num)
                 self.now = self.silent(self.now)
                 self.graph.changes[self.now] = Change(((op.result, of, num),))
-            case b.ForRange():
+            case ops.ForRange():
                 loop_events(self, op, who)
-            case b.Elect():
+            case ops.Elect():
                 self.elect(op, who)
-            case b.LaunchGrid():
+            case ops.LaunchGrid():
                 self.cluster = self.places.ranks = op.cluster
-            case b.AllocateBarriers():
+            case ops.AllocateMbarriers():
                 name, num = f"{op.label} (at {op.offset})", op.result.type_as(Barriers).num
                 self.places.barriers[op.result] = Items(name, op.offset, num)
                 self.arrivals[op.result] = op.arrivals
-            case m.MakeTensorMap():
+            case ops.MakeTensorMap():
                 self.packed |= {op.result} if op.swizzle in PACKED_SPAN else set()
                 self.boxes[op.result] = op.tensor.as_tensor.dtype.size(math.prod(op.box))
-            case m.AllocateShared():
+            case ops.AllocateShared():
                 self.shared[op.result] = op
             case _:
                 self.event(op, who)
 
     def event(self, op: Op, who: ThreadSet) -> None:
         match op:
-            case b.InitializeBarriers():
+            case ops.MbarrierInit():
                 items, count = self.places.barriers[op.barriers], str(self.arrivals[op.barriers])
                 for i in range(items.num):
                     self.emit(op, "mbarrier.init", count, f"{items.name}[{i}]")
-            case b.FenceBarrierInit():
+            case ops.FenceMbarrierInit():
                 self.emit(op, "fence.mbarrier_init")
                 self.emit(op, "fence.proxy.async")
-            case b.WaitPredecessor():
+            case ops.GriddepWait():
                 self.emit(op, "griddepcontrol", "wait")
-            case b.LaunchDependents():
+            case ops.GriddepLaunchDependents():
                 self.emit(op, "griddepcontrol", "launch_dependents")
-            case b.SyncCta():
+            case ops.SyncCta():
                 self.emit(op, "bar.sync", "0")
-            case b.SyncCluster():
+            case ops.SyncCluster():
                 self.emit(op, "barrier.cluster.arrive" + ".relaxed" * op.relaxed)
                 self.emit(op, "barrier.cluster.wait")
-            case b.NamedBarrierSync() | b.NamedBarrierArrive():
-                kind = "bar.sync" if isinstance(op, b.NamedBarrierSync) else "bar.arrive"
+            case ops.NamedBarrierSync() | ops.NamedBarrierArrive():
+                kind = "bar.sync" if isinstance(op, ops.NamedBarrierSync) else "bar.arrive"
                 items, threads = self.of_warpgroups(op.item), str(128 * op.num_warpgroups)
                 number = [x if x is None else op.barrier + x for x in items for _ in range(4)]
                 detail = f"{op.barrier}, {threads}" if op.item is None else threads
                 fill = None if op.item is None else Fill(number=of_warps(number))
                 self.emit(op, kind, detail, fill=fill)
-            case b.SyncWarp():
+            case ops.SyncWarp():
                 self.emit(op, "bar.warp.sync")
-            case b.FenceAsyncProxy():
+            case ops.FenceAsyncProxy():
                 self.emit(op, "fence.proxy.async", EVERYWHERE if op.everywhere else "")
-            case b.SetMaxRegisters():
+            case ops.Setmaxnreg():
                 self.emit(op, f"setmaxnreg.{'inc' if op.increase else 'dec'}", str(op.count))
-            case b.WaitBarrier():
+            case ops.MbarrierWait():
                 fill = Fill(self.places.barriers[op.barriers], op.state, parity=True)
                 self.emit(op, "mbarrier.try_wait", fill=fill)
-            case b.ArriveBarrier():
+            case ops.MbarrierArrive():
                 kind = "mbarrier.arrive" if op.cta is None else "remote mbarrier.arrive"
                 threads = EVERYBODY if op.each_thread else who.one()
                 if op.each_warp:
@@ -226,60 +232,60 @@ class _Builder(TraceBuilder):
                     kind = CONDITIONAL + kind
                 items, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
                 self.emit(op, kind, threads=threads, fill=Fill(items, op.state, cta=cta))
-            case b.ArriveExpectTx():
+            case ops.MbarrierArriveExpectTx():
                 kind = "remote " * (op.cta is not None) + "mbarrier.arrive.expect_tx"
                 items, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
                 self.emit(op, kind, str(op.tx_bytes), fill=Fill(items, op.state, cta=cta))
-            case b.ClaimCluster():
+            case ops.ClcTryCancel():
                 start, stride = self.item(op.shared, 0)
                 fill = Fill(self.places.barriers[op.barriers], op.state, start=start, stride=stride)
                 self.emit(op, "multicast " * (op.ctas > 1) + ASK, fill=fill)
-            case b.ClaimedCluster():
+            case ops.ClcQueryCancel():
                 self.emit(op, IS_CLAIMED)
                 self.emit(op, CONDITIONAL + CLAIMED)
-            case b.ArriveFlag():
+            case ops.SemaphoreArrive():
                 kind = f"red.{'release' if op.release else 'relaxed'}.gpu"
                 kind += ".inc" if op.wrap is not None else ".add"
                 told = str(op.amount) if op.by is op.wrap is None else "a register"
                 self.emit(op, kind, told, threads=who.one())
-            case b.WaitFlag():
+            case ops.SemaphoreWait():
                 self.emit(op, "ld.acquire.gpu")
             case _:
                 self.copy_or_product(op, who)
 
     def copy_or_product(self, op: Op, who: ThreadSet) -> None:
         match op:
-            case m.TmaLoad():
+            case ops.TmaLoad():
                 kind = "multicast " * (op.multicast is not None) + "TMA load"
                 kind = "pair's " * (op.cta is not None) + kind
                 # Lines of a block and bytes of a line are dimensions of their own.
                 rank = f"{len(op.coordinates) + 2 * (op.map in self.packed)}d"
                 self.emit(op, kind, rank, fill=self.destination(op))
-            case m.SendFragment():
-                for block in range(op.value.as_fragment.columns // COLUMNS):
+            case ops.SendFragment():
+                for block in range(op.value.as_fragment.columns // BLOCK_COLUMNS):
                     self.emit(op, "st.async", "16 bytes", fill=self.sent(op, block * BLOCK_BYTES))
-            case m.StorePartials() if op.barriers is not None:
+            case ops.StorePartials() if op.barriers is not None:
                 start = self.shared[op.shared].offset + op.offset
                 for lanes, fill in partial_fills(op, self.places, start, who.first, who.num):
                     threads = sum(who.one_in(32) << lane for lane in lanes)
                     self.emit(op, "st.async", "4 bytes", threads=threads, fill=fill)
-            case m.TmaStore():
+            case ops.TmaStore():
                 kind = "TMA reduction" if op.accumulate else "TMA store"
                 rank, start = f"{len(op.coordinates)}d", self.shared[op.shared].offset
                 places = self.boxes[op.map], start, self.of_warpgroups(op.item)
                 for warps, fill in store_fills(op, *places):
                     threads = sum(who.one_in(128) << 32 * warp for warp in warps)
                     self.emit(op, kind, rank, threads=threads, fill=fill)
-            case m.TmaStoreCommit():
+            case ops.TmaStoreCommit():
                 self.emit(op, "cp.async.bulk.commit_group", threads=who.one_in(32))
-            case m.TmaStoreWait():
+            case ops.TmaStoreWait():
                 kind = "cp.async.bulk.wait_group" + ".read" * op.read
                 self.emit(op, kind, str(op.pending), threads=who.one_in(32))
-            case f.WgmmaFence():
+            case ops.WgmmaFence():
                 self.emit(op, "wgmma.fence")
-            case f.EmptyAccumulator():
+            case ops.EmptyAccumulator():
                 self.empty.add(op.result)
-            case f.Wgmma():
+            case ops.Wgmma():
                 known = self.known.get(op.accumulate)
                 if known is False and op.acc not in self.empty:
                     known = None  # It takes over registers, by a flag that nobody can fold.
@@ -288,16 +294,16 @@ class _Builder(TraceBuilder):
                     for x in (op.a, op.b):
                         if not isinstance(x.type, Fragment):
                             operand_event(self, op, x, step)
-            case f.MatrixOperand():
+            case ops.SmemDescriptor():
                 self.operands[op.result] = op
-            case f.WgmmaCommit():
+            case ops.WgmmaCommit():
                 self.emit(op, "wgmma.commit_group")
-            case f.WgmmaWait():
+            case ops.WgmmaWait():
                 self.emit(op, "wgmma.wait_group", str(op.pending))
             case _:
                 tensor_events(self, op, who.first)
 
-    def sent(self, op: m.SendFragment, further: int) -> Fill:
+    def sent(self, op: ops.SendFragment, further: int) -> Fill:
         start, stride = self.item(op.shared, op.offset + further)
         barriers, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
         shifts = self.of_warpgroups(op.shift)
@@ -308,7 +314,7 @@ class _Builder(TraceBuilder):
 
         return Fill(barriers, op.state, start=start, stride=stride, further=place, cta=cta)
 
-    def destination(self, op: m.TmaLoad) -> Fill:
+    def destination(self, op: ops.TmaLoad) -> Fill:
         start, stride = self.item(op.shared, op.offset)
         fill = Fill(self.places.barriers[op.barriers], op.state, start=start, stride=stride)
         further = self.of_ranks(op.shift) or fill.further

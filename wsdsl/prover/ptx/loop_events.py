@@ -13,7 +13,7 @@ and one with a way for each answer, which what stands behind the first loop is o
 from __future__ import annotations
 
 from wsdsl.ir.op import Op, Region, Value
-from wsdsl.ir.ops.mbarrier import ForRange
+from wsdsl.ir.ops import ForRange
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
 

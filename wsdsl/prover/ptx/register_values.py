@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from wsdsl.ir.integers import ON_INTEGERS
-from wsdsl.ir.ops.tile import COMPARISONS
+from wsdsl.ir.ops import COMPARISONS
 from wsdsl.lazy import cached_property
 
 BASE = 9 * 1024

@@ -15,14 +15,11 @@ from itertools import chain, islice, product
 from math import prod
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import DIRECT
 from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN
 from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.fragment import Iota
-from wsdsl.ir.ops.pipeline import Partition, by_warpgroup
-from wsdsl.ir.ops.smem import LoadGlobal, MakeTensorMap, TmaLoad, TmaStore
+from wsdsl.ir.ops import Iota, LoadGlobal, MakeTensorMap, Partition, TmaLoad, TmaStore, by_warpgroup
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import I32, Tile
 from wsdsl.prover.ptx import accessed_bytes as a
@@ -43,12 +40,12 @@ LANES = 0, 127, 42
 """Of the first group and of others."""
 SEMAPHORE = ("red.release", "red.relaxed", "ld.acquire")
 LESS = "setp.lt.s32"
-FLAGS = (b.ArriveFlag, b.WaitFlag)
+FLAGS = (ops.SemaphoreArrive, ops.SemaphoreWait)
 FENCES = (
-    b.FenceAsyncProxy, b.FenceBarrierInit, b.SyncCta, b.SyncWarp,
-    b.NamedBarrierSync, b.NamedBarrierArrive,
+    ops.FenceAsyncProxy, ops.FenceMbarrierInit, ops.SyncCta, ops.SyncWarp,
+    ops.NamedBarrierSync, ops.NamedBarrierArrive,
 )  # fmt: skip
-EVENTS = (*FLAGS, *FENCES, b.WaitBarrier, TmaLoad, TmaStore)
+EVENTS = (*FLAGS, *FENCES, ops.MbarrierWait, TmaLoad, TmaStore)
 COPIES = re.compile(r"cp\.(?:reduce\.)?async\.bulk\.tensor\..*shared::(cluster\.global)?")
 FENCE_OF_PTX = re.compile(r"fence\.proxy|bar\.|barrier\.(?!cluster)")
 EVENT_OF_NUMBERS = re.compile(rf"bra|{COPIES.pattern}|{'|'.join(SEMAPHORE)}")
@@ -72,7 +69,7 @@ Events = Iterator[tuple[Seen | Allowed | Own, Any]]
 def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | None, str] | None:
     """The first difference. An unknown branch or bound ends a comparison."""
     arguments, steps = _arguments(kernel), cache(partial(_steps, program))
-    first, of_items = 0, dict(x for grid in kernel.of(b.LaunchGrid) for x in grid.tiles)
+    first, of_items = 0, dict(x for grid in kernel.of(ops.LaunchGrid) for x in grid.tiles)
     # The number of items is an i32.
     too_many = prod(-(-SIZE // by) for by in of_items.values()) >= 1 << 31
     of_ones = {("size", dim): FEW for dim, by in of_items.items() if too_many and by == 1}
@@ -83,7 +80,7 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
         | {("size", dim): size for dim, size in kernel.sizes}
         for size in (SIZE, SIZE // 2)
     )
-    dims = {op.dim for op in kernel.of(t.DimSize)} - {*dict(kernel.sizes)}
+    dims = {op.dim for op in kernel.of(ops.DimSize)} - {*dict(kernel.sizes)}
     some = [(dim, n) for dim in sorted(dims) for n in (0, 1) if n == 0 or dim not in of_items]
     near, samples = _near_thresholds(kernel), 1
     if any(op.result.type == Tile(I32) for op in kernel.of(LoadGlobal)):
@@ -118,8 +115,11 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
                 "%clusterid.x": cta // ranks, "%nclusterid.x": clusters,
                 DATA: (near, n), Own: full,
             }  # fmt: skip
-            held = {b.WarpgroupIndex: group - groups.start, **special, **given}
-            held |= {b.Elect: not special["%tid.x"], Partition: group == groups.start and lane < 32}
+            held = {ops.WarpgroupIndex: group - groups.start, **special, **given}
+            held |= {
+                ops.Elect: not special["%tid.x"],
+                Partition: group == groups.start and lane < 32,
+            }
             own = _events(_kernel_events(kernel, body, held), lane)
             sizes = [given.get(x) for x in arguments]
             found = _events(_ptx_events(program, steps(full), special, sizes), lane)
@@ -142,7 +142,7 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
 
 def _launched(kernel: Kernel, given: Held, clusters: int) -> int:
     """At most one cluster for each item, where none looks for more than its own."""
-    for grid in kernel.of(b.LaunchGrid):
+    for grid in kernel.of(ops.LaunchGrid):
         if grid.scheduler in ("grid", "dynamic"):
             items = (-(-given.get(("size", dim), SIZE) // size) for dim, size in grid.tiles)
             clusters = min(clusters, prod(items))
@@ -184,9 +184,9 @@ def _flag(at: int | None, amount: int | None) -> Seen:
 
 
 SPECIAL: dict[type[Op], Any] = {
-    b.CtaIndex: "%ctaid.x", b.NumCtas: "%nctaid.x", b.CtaRank: "%cluster_ctarank",
-    b.ClusterIndex: "%clusterid.x", b.NumClusters: "%nclusterid.x",
-    b.WarpgroupIndex: b.WarpgroupIndex,
+    ops.CtaIndex: "%ctaid.x", ops.NumCtas: "%nctaid.x", ops.CtaRank: "%cluster_ctarank",
+    ops.ClusterIndex: "%clusterid.x", ops.NumClusters: "%nclusterid.x",
+    ops.WarpgroupIndex: ops.WarpgroupIndex,
 }  # fmt: skip
 
 
@@ -197,7 +197,7 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
         if held[Own] and type(op) in a.KINDS_OF:
             yield from ((x, op) for x in a.allowed(kernel, op, held))
         match op:
-            case t.Map():
+            case ops.Map():
                 args, of = [held.get(x) for x in op.args], FOLDS.get(op.fn)
                 if of is None or None in args or (op.fn in DIVIDES and not args[-1]):
                     held[op.result] = None
@@ -206,12 +206,12 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                 else:
                     held[op.result] = of(*args)
             case Partition():
-                held[b.Elect] = held[Partition]
+                held[ops.Elect] = held[Partition]
                 yield from _kernel_events(kernel, op.body, held)
-            case b.Elect():
-                if events and held[b.Elect]:
+            case ops.Elect():
+                if events and held[ops.Elect]:
                     yield from _kernel_events(kernel, op.body, held)
-            case t.If():
+            case ops.If():
                 cond = held.get(op.cond)
                 if cond is None:
                     yield from [(STOP, op)] if events else _anywhere(kernel, [op], held)
@@ -219,7 +219,9 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                 yield from _kernel_events(kernel, body, held)
                 given = [None if cond is None else held.get(x) for x in yielded(body)]
                 held |= zip(op.result, given, strict=True)
-            case b.ForRange() if events is not None or any(x.type == Tile(I32) for x in op.result):
+            case ops.ForRange() if events is not None or any(
+                x.type == Tile(I32) for x in op.result
+            ):
                 bounds: list[Any] = [held.get(x) for x in (op.start, op.stop, op.step)]
                 if None in bounds or (not events and len(range(*bounds)) > MOST):
                     yield from [(STOP, op)] if events else _anywhere(kernel, op.body, held)
@@ -243,24 +245,26 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                 elif box.tensor.type.dtype.bits == 4 and at[0] is not None:
                     at[0] >>= 1  # In bytes.
                 yield _copy(isinstance(op, TmaLoad), held["map", box], at), op
-            case b.ArriveFlag() | b.WaitFlag():
-                by = op.count if isinstance(op, b.WaitFlag) else op.by or op.wrap or op.amount
+            case ops.SemaphoreArrive() | ops.SemaphoreWait():
+                by = (
+                    op.count if isinstance(op, ops.SemaphoreWait) else op.by or op.wrap or op.amount
+                )
                 index = held.get(op.index[0])
                 at = None if index is None else held["tensor", op.tensor.name] + 4 * index
                 yield _flag(at, held.get(by) if isinstance(by, Value) else by), op
-            case t.Constant():
+            case ops.Constant():
                 held[op.result] = op.value
-            case t.DimSize():
+            case ops.DimSize():
                 held[op.result] = held.get(("size", op.dim))
             case LoadGlobal():
                 held[op.result] = _loaded(kernel, op, held)
-            case b.InitialState():
+            case ops.InitialState():
                 held[op.result] = 0
-            case b.Advance() if (stage := held.get(op.state)) is not None:
+            case ops.Advance() if (stage := held.get(op.state)) is not None:
                 held[op.result] = (stage + 1) % op.num
             case Iota() if (start := held.get(op.start)) is not None:
                 held[op.result] = start, start + op.extent - 1
-            case b.WaitBarrier():
+            case ops.MbarrierWait():
                 yield WAIT, op
             case _ if type(op) in FENCES:
                 if held[Own]:
@@ -309,9 +313,9 @@ def _datum(address: int, held: Held) -> int:
 @once
 def _near_thresholds(kernel: Kernel) -> list[int]:
     """Small numbers, and those around the constants that scalars are compared with."""
-    compared = (op for op in kernel.of(t.Map) if op.fn in t.COMPARISONS)
+    compared = (op for op in kernel.of(ops.Map) if op.fn in ops.COMPARISONS)
     made = (kernel.definers.get(x) for op in compared for x in op.args)
-    found = {op.value for op in made if isinstance(op, t.Constant) and isinstance(op.value, int)}
+    found = {op.value for op in made if isinstance(op, ops.Constant) and isinstance(op.value, int)}
     near = {n + by for n in found if abs(n) < SIZE for by in (-1, 0, 1)}
     return sorted({*range(4), *near})
 
@@ -333,8 +337,8 @@ def _arguments(kernel: Kernel) -> list[Any]:
     found += [p for p in kernel.params if isinstance(p.type, Tile) and p in used]
     dims = [
         d
-        for op in kernel.of(t.DimSize, *DIRECT)
-        for d in ([op.dim] if isinstance(op, t.DimSize) else op.tensor.as_tensor.dims)
+        for op in kernel.of(ops.DimSize, *DIRECT)
+        for d in ([op.dim] if isinstance(op, ops.DimSize) else op.tensor.as_tensor.dims)
     ]
     return [*found, *dict.fromkeys(("size", d) for d in dims if isinstance(d, str))]
 

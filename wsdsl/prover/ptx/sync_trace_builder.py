@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Region, Value
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.tcgen05 import TensorColumns
+from wsdsl.ir.ops import TmemColumns
 from wsdsl.ir.types import Shared, State
 from wsdsl.prover.ptx.expected_paths import ByThread, Change, Fill, Places, Skeleton
 from wsdsl.prover.ptx.sync_events import EVERYBODY, Letter
@@ -45,14 +44,14 @@ class TraceBuilder(ABC):
         self.by_warpgroup: dict[Value, tuple[int, ...]] = {}
         """Numbers that depend only on the warpgroup, for each warpgroup of the CTA."""
         self.arrivals: dict[Value, int] = {}
-        self.shared: dict[Value, m.AllocateShared] = {}
+        self.shared: dict[Value, ops.AllocateShared] = {}
         self.packed: set[Value] = set()
         """Maps of packed tensors."""
         self.boxes: dict[Value, int] = {}
         """Bytes of a TMA box, by the tensor map."""
         self.empty: set[Value] = set()
-        self.columns: dict[Value, TensorColumns] = {}
-        self.operands: dict[Value, f.MatrixOperand] = {}
+        self.columns: dict[Value, TmemColumns] = {}
+        self.operands: dict[Value, ops.SmemDescriptor] = {}
         self.around: list[tuple[Value, Value]] = []
         """Bounds of the enclosing loops."""
         self.decided: dict[tuple[Value, Value], bool] = {}

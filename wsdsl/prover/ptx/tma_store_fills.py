@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.wgmma_shapes import PTX_NAMES, k_step, may_be_mn_major
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops.smem import StorePartials, TmaStore
+from wsdsl.ir.ops import StorePartials, TmaStore
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment, Shared
 from wsdsl.ir.verify.copies import boxes_of_warps
 from wsdsl.prover.ptx.expected_paths import Fill, Places, of_warps
@@ -28,7 +28,7 @@ def store_fills(
         yield warps, Fill(start=start, further=of_warps(of_each))
 
 
-def wgmma_told(op: f.Wgmma, step: int, known: float | None) -> str:
+def wgmma_told(op: ops.Wgmma, step: int, known: float | None) -> str:
     """Of one of its instructions; `known`: whether the first accumulates, if that can be told."""
     flag = "1" if step else "p" if known is None else str(int(known))
     a, b = (DTYPES[name] for name in op.dtypes)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
+from wsdsl.ir import ops
+from wsdsl.ir.analysis.smem_descriptors import ATOM, VERSION, layout_of, low_half
+from wsdsl.ir.analysis.tcgen05_instructions import STORED, at_once, instructions, stored_shape
 from wsdsl.ir.hardware.block_scale_factors import (
     TILE_COLUMNS,
     scale_columns,
@@ -12,10 +15,7 @@ from wsdsl.ir.hardware.block_scale_factors import (
     word_columns,
 )
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
-from wsdsl.ir.hardware.smem_descriptors import ATOM, VERSION, layout_of, low_half
-from wsdsl.ir.hardware.tcgen05_instructions import STORED, at_once, instructions, stored_shape
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import tcgen05 as t
 from wsdsl.ir.types import Accumulator, Columns, Shared, TensorMemory
 from wsdsl.prover.ptx.expected_paths import HALVES, TMEM, Fill, of_warps
 from wsdsl.prover.ptx.register_values import BASE
@@ -65,7 +65,7 @@ def tensor_events(made: TraceBuilder, op: Op, first_warpgroup: int) -> None:
         """Of what acts on an item's columns from `at` on, each warp on its own lanes."""
         item, kind_of = made.columns[sums], sums.type_as(Columns)
         start, half, apart = TMEM + item.first + at, getattr(op, "half", 0), getattr(op, "apart", 0)
-        own = isinstance(op, t.TensorLoad | t.TensorStore | t.StoreScales)
+        own = isinstance(op, ops.Tcgen05Ld | ops.Tcgen05St | ops.StoreScaleFactors)
         columns = [(group - first_warpgroup) * apart + (half << 20) for group in range(8)]
         lanes = [own * (x + (warp << 21)) for x in columns for warp in range(4)]
         state_of = state if kind_of.num > 1 else None
@@ -74,16 +74,16 @@ def tensor_events(made: TraceBuilder, op: Op, first_warpgroup: int) -> None:
 
     group = f".cta_group::{getattr(op, 'cta_group', 1)}"
     match op:
-        case t.AllocateTensorMemory(result=Value(type=TensorMemory(columns=columns))):
+        case ops.Tcgen05Alloc(result=Value(type=TensorMemory(columns=columns))):
             made.places.words.add(op.offset)
             relinquish = f"{PREFIX}relinquish_alloc_permit{group}", "", None
             allocate = f"{PREFIX}alloc{group}", str(columns), Fill(start=op.offset)
             _by_first_warp(made, op, allocate, relinquish)
-        case t.FreeTensorMemory(memory=Value(type=TensorMemory(columns=columns))):
+        case ops.Tcgen05Dealloc(memory=Value(type=TensorMemory(columns=columns))):
             _by_first_warp(made, op, (f"{PREFIX}dealloc{group}", str(columns), Fill(start=TMEM)))
-        case t.TensorColumns():
+        case ops.TmemColumns():
             made.columns[op.result] = op
-        case t.TensorProduct():
+        case ops.Tcgen05Mma():
             known = made.known.get(op.accumulate)
             flag = "p" if known is None else str(int(known))
             issued = instructions(op)
@@ -100,38 +100,38 @@ def tensor_events(made: TraceBuilder, op: Op, first_warpgroup: int) -> None:
                 if op.scales is not None and op.scale_state is not None:
                     emit(kind, op.scales, op.scale_state, own.a_scale, "operand 4")
                     emit(kind, op.scales, op.scale_state, own.b_scale, "operand 5")
-        case t.TensorCommit():
+        case ops.Tcgen05Commit():
             cta = made.of_ranks(op.multicast)
             fill = Fill(made.places.barriers[op.barriers], op.state, cta=cta)
             many = ".multicast::cluster" if op.multicast is not None else ""
             made.emit(op, f"{PREFIX}commit{group}.mbarrier::arrive::one{many}", fill=fill)
-        case t.TensorLoad(result=Value(type=Accumulator(columns=columns))):
+        case ops.Tcgen05Ld(result=Value(type=Accumulator(columns=columns))):
             for at, width in at_once(columns):
                 emit(f"ld.16x256b.x{width // 8}", op.sums, op.state, op.column + at)
-        case t.TensorStore():
+        case ops.Tcgen05St():
             shape = stored_shape(op)
             for at, width in at_once(op.width):
                 kind = f"st.{shape}.x{width // STORED[shape]}"
                 emit(kind, op.columns, op.state, op.column + at)
-        case t.TensorWait():
+        case ops.Tcgen05WaitLd():
             made.emit(op, f"{PREFIX}wait::ld")
-        case t.StoreScales():
+        case ops.StoreScaleFactors():
             for columns in word_columns(op.rows, op.words):
                 made.emit(op, "ld.shared")
                 at = op.column + columns.start
                 for count in stored_at_once(len(columns)):
                     emit(f"st.32x32b.x{count}", op.scales, op.state, at)
                     at += count
-        case t.TensorCopy():
+        case ops.Tcgen05Cp():
             for word, atom in product(range(op.words), range(op.rows // ROWS)):
                 at = op.column + scale_columns(op.rows, word) + TILE_COLUMNS * atom
                 emit(f"cp{group}.32x128b.warpx4", op.scales, op.state, at)
                 place = made.shared[op.shared].offset + op.offset + (atom * op.words + word) * BYTES
                 of = op.shared, op.shared_state
                 _descriptor(made, op, of, BASE + place >> 4, ATOM | VERSION, (0,) * 32)
-        case t.TensorStoreWait():
+        case ops.Tcgen05WaitSt():
             made.emit(op, f"{PREFIX}wait::st")
-        case t.TensorFence():
+        case ops.Tcgen05Fence():
             order = "after" if op.after else "before"
             made.emit(op, f"{PREFIX}fence::{order}_thread_sync")
         case _:

@@ -6,14 +6,10 @@ import math
 import sys
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Op, Value, by_op, results_of
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops import transpose as tr
-from wsdsl.ir.ops.clc import ANSWER_BYTES, NOTHING_LEFT
+from wsdsl.ir.ops import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Barriers, Fragment
 from wsdsl.ir.verify.copies import boxes_of_warps
 from wsdsl.lowering.instruction_counts import of_load, per_element
@@ -42,7 +38,7 @@ def compute(agent: Agent, op: Any) -> None:
 
 
 def _counts(op: Op) -> bool:
-    if not isinstance(op, t.Map):
+    if not isinstance(op, ops.Map):
         return True
     made = op.result.type
     return isinstance(made, Fragment) and made.dtype.name not in ("i32", "bool")
@@ -50,7 +46,7 @@ def _counts(op: Op) -> bool:
 
 def move_shared(agent: Agent, op: Any) -> None:
     """To SMEM or from it."""
-    agent.decodes |= isinstance(op, (m.LoadShared, m.LoadPanels))
+    agent.decodes |= isinstance(op, (ops.LoadShared, ops.LoadPanels))
     stored = _stored(op)
     if stored:
         agent.until(agent.ready(op), "wait", "loads by threads")
@@ -62,15 +58,15 @@ def move_shared(agent: Agent, op: Any) -> None:
 
 def _stored(op: Op) -> tuple[Value, ...]:
     match op:
-        case m.StoreShared():
+        case ops.StoreShared():
             return (op.value,)
-        case tr.StoreTransposed():
+        case ops.StoreTransposed():
             return op.parts
         case _:
             return ()
 
 
-def store_partials(agent: Agent, op: m.StorePartials) -> None:
+def store_partials(agent: Agent, op: ops.StorePartials) -> None:
     """The transfer itself takes no time, since it is small; bytes count on arrival."""
     counted = per_element(op)
     agent.until(agent.ready(op), "wait", "loads by threads")
@@ -85,7 +81,7 @@ def store_partials(agent: Agent, op: m.StorePartials) -> None:
         cta.arrive(op.barriers, agent.get(op.state), there, count=0, tx=-moved)
 
 
-def load_global(agent: Agent, op: m.LoadGlobal) -> None:
+def load_global(agent: Agent, op: ops.LoadGlobal) -> None:
     kind = op.result.type
     if not isinstance(kind, Fragment):
         # Data are not known: where they are places, any do.
@@ -110,7 +106,7 @@ def _small(index: tuple[Any, ...]) -> int:
     return max((k.rows for k in kinds), default=1) * max((k.columns for k in kinds), default=1)
 
 
-def store_global(agent: Agent, op: m.StoreGlobal) -> None:
+def store_global(agent: Agent, op: ops.StoreGlobal) -> None:
     if not any(isinstance(v.type, Fragment) for v in (op.value, *op.index)):
         return
     speeds, sm = agent.sm.speeds, agent.sm
@@ -127,7 +123,7 @@ def store_global(agent: Agent, op: m.StoreGlobal) -> None:
 # Copies -------------------------------------------------------------------------------------------
 
 
-def tma_load(agent: Agent, op: m.TmaLoad) -> None:
+def tma_load(agent: Agent, op: ops.TmaLoad) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     box, name = sm.boxes[op.map.name]
     for other in destinations(agent, op.multicast):
@@ -138,7 +134,7 @@ def tma_load(agent: Agent, op: m.TmaLoad) -> None:
     agent.until(agent.now + speeds.rates.tma_issue_cycles * speeds.pace, "issue", name)
 
 
-def thread_load(agent: Agent, op: m.ThreadLoad) -> None:
+def thread_load(agent: Agent, op: ops.ThreadLoad) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     moved = op.rows * op.columns * op.tensor.as_tensor.dtype.bits / 8
     begin, end = sm.loads.take(agent.now, moved * speeds.load)
@@ -146,7 +142,7 @@ def thread_load(agent: Agent, op: m.ThreadLoad) -> None:
     agent.until(end + speeds.rates.tma_l2_cycles, "loads", op.tensor.name)
 
 
-def tma_store(agent: Agent, op: m.TmaStore) -> None:
+def tma_store(agent: Agent, op: ops.TmaStore) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     # A box for each warp, or more lower ones.
     size = sm.boxes[op.map.name][0]
@@ -161,20 +157,20 @@ def tma_store(agent: Agent, op: m.TmaStore) -> None:
     sm.last = max(sm.last, end)
 
 
-def tma_store_commit(agent: Agent, op: m.TmaStoreCommit) -> None:
+def tma_store_commit(agent: Agent, op: ops.TmaStoreCommit) -> None:
     done = [max(times) for times in zip(*agent.stores, strict=True)] or [0.0, 0.0]
     agent.store_groups.append((done[0], done[1]))
     agent.stores = []
 
 
-def tma_store_wait(agent: Agent, op: m.TmaStoreWait) -> None:
+def tma_store_wait(agent: Agent, op: ops.TmaStoreWait) -> None:
     groups = agent.store_groups[: max(0, len(agent.store_groups) - op.pending)]
     agent.until(max((g[0 if op.read else 1] for g in groups), default=0.0), "stores")
     if not op.read:
         agent.store_groups = agent.store_groups[len(groups) :]
 
 
-def thread_store(agent: Agent, op: m.ThreadStore) -> None:
+def thread_store(agent: Agent, op: ops.ThreadStore) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     moved = 4 * math.prod(op.box) * op.tensor.as_tensor.dtype.bits / 8
     _, end = sm.stores.take(agent.now, moved * speeds.store)
@@ -184,7 +180,7 @@ def thread_store(agent: Agent, op: m.ThreadStore) -> None:
 # Products -----------------------------------------------------------------------------------------
 
 
-def wgmma(agent: Agent, op: f.Wgmma) -> None:
+def wgmma(agent: Agent, op: ops.Wgmma) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     agent.until(agent.ready(op), "wait", "loads by threads")
     dtype = DTYPES[op.dtypes[0]]
@@ -200,12 +196,12 @@ def wgmma(agent: Agent, op: f.Wgmma) -> None:
     agent.wg.values[op.result.name] = 0.0
 
 
-def wgmma_commit(agent: Agent, op: f.WgmmaCommit) -> None:
+def wgmma_commit(agent: Agent, op: ops.WgmmaCommit) -> None:
     agent.groups.append(max(agent.products, default=0.0))
     agent.products, agent.decodes = [], False
 
 
-def wgmma_wait(agent: Agent, op: f.WgmmaWait) -> None:
+def wgmma_wait(agent: Agent, op: ops.WgmmaWait) -> None:
     covered = len(agent.groups) - op.pending
     if covered > 0:
         agent.until(max(agent.groups[:covered]), "MMA")
@@ -217,13 +213,13 @@ def wgmma_wait(agent: Agent, op: f.WgmmaWait) -> None:
 # Waiting ------------------------------------------------------------------------------------------
 
 
-def allocate_barriers(agent: Agent, op: b.AllocateBarriers) -> None:
+def allocate_mbarriers(agent: Agent, op: ops.AllocateMbarriers) -> None:
     held, num = agent.sm.barriers, op.result.type_as(Barriers).num
     if op.result.name not in held:
         held[op.result.name] = [Barrier(op.arrivals) for _ in range(num)]
 
 
-def arrive_barrier(agent: Agent, op: b.ArriveBarrier) -> None:
+def mbarrier_arrive(agent: Agent, op: ops.MbarrierArrive) -> None:
     if op.pred is not None and not agent.get(op.pred):
         return
     other, later = reached(agent, op.cta, agent.sm.speeds.rates.mbarrier_cycles)
@@ -231,75 +227,75 @@ def arrive_barrier(agent: Agent, op: b.ArriveBarrier) -> None:
     other.arrive(op.barriers, agent.get(op.state), agent.now + later, count)
 
 
-def arrive_expect_tx(agent: Agent, op: b.ArriveExpectTx) -> None:
+def mbarrier_arrive_expect_tx(agent: Agent, op: ops.MbarrierArriveExpectTx) -> None:
     other, later = reached(agent, op.cta, at_once=0.0)
     other.arrive(op.barriers, agent.get(op.state), agent.now + later, 1, op.tx_bytes)
 
 
-def claim_cluster(agent: Agent, op: b.ClaimCluster) -> None:
+def clc_try_cancel(agent: Agent, op: ops.ClcTryCancel) -> None:
     """The response takes the latency of L2."""
     there = agent.now + agent.sm.speeds.rates.tma_l2_cycles
     for sm in agent.sm.cluster:
         sm.arrive(op.barriers, agent.get(op.state), there, count=0, tx=-ANSWER_BYTES)
 
 
-def claimed_cluster(agent: Agent, op: b.ClaimedCluster) -> None:
+def clc_query_cancel(agent: Agent, op: ops.ClcQueryCancel) -> None:
     claimed, at = agent.sm.claimed, agent.answers
     agent.answers = at + 1
     agent.wg.values[op.result.name] = claimed[at] if at < len(claimed) else NOTHING_LEFT
 
 
-def wait_barrier(agent: Agent, op: b.WaitBarrier) -> Steps:
+def mbarrier_wait(agent: Agent, op: ops.MbarrierWait) -> Steps:
     state = agent.get(op.state)
     barrier = agent.sm.barriers[op.barriers.name][state.stage]
     edge = agent.sm.edges[op.barriers.name]
     return agent.awaits(barrier, lambda: barrier.over(state.parity), edge)
 
 
-def sync_cta(agent: Agent, op: b.SyncCta) -> Steps:
+def sync_cta(agent: Agent, op: ops.SyncCta) -> Steps:
     meeting = agent.sm.meeting
     own = agent.come(meeting, len(agent.sm.agents))
     return agent.awaits(meeting, lambda: meeting.over(own), "the CTA barrier")
 
 
-def sync_cluster(agent: Agent, op: b.SyncCluster) -> Steps:
+def sync_cluster(agent: Agent, op: ops.SyncCluster) -> Steps:
     meeting = agent.sm.cluster[0].cluster_meeting
     own = agent.come(meeting, sum(len(sm.agents) for sm in agent.sm.cluster))
     # It is a part of what a start takes.
     return agent.awaits(meeting, lambda: meeting.over(own), "the cluster barrier")
 
 
-def _come(agent: Agent, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> tuple[Any, int]:
+def _come(agent: Agent, op: ops.NamedBarrierSync | ops.NamedBarrierArrive) -> tuple[Any, int]:
     number = op.barrier + (0 if op.item is None else int(agent.get(op.item)))
     meeting = agent.sm.named[number]
     return meeting, agent.come(meeting, op.num_warpgroups)
 
 
-def named_barrier_sync(agent: Agent, op: b.NamedBarrierSync) -> Steps:
+def named_barrier_sync(agent: Agent, op: ops.NamedBarrierSync) -> Steps:
     meeting, own = _come(agent, op)
     more = agent.sm.speeds.rates.named_barrier_cycles
     return agent.awaits(meeting, lambda: meeting.over(own), "other warpgroups", more)
 
 
-def named_barrier_arrive(agent: Agent, op: b.NamedBarrierArrive) -> None:
+def named_barrier_arrive(agent: Agent, op: ops.NamedBarrierArrive) -> None:
     _come(agent, op)
 
 
-def arrive_flag(agent: Agent, op: b.ArriveFlag) -> None:
+def semaphore_arrive(agent: Agent, op: ops.SemaphoreArrive) -> None:
     flag = agent.sm.flags[op.tensor.name, tuple(int(agent.get(i)) for i in op.index)]
     amount = op.amount if op.by is None or op.wrap is not None else int(agent.get(op.by))
     flag.added.append((agent.now, amount))
     agent.sm.wake(flag)
 
 
-def wait_flag(agent: Agent, op: b.WaitFlag) -> Steps:
+def semaphore_wait(agent: Agent, op: ops.SemaphoreWait) -> Steps:
     count = int(agent.get(op.count))
     flag = agent.sm.flags[op.tensor.name, tuple(int(agent.get(i)) for i in op.index)]
     more = agent.sm.speeds.rates.hand_over_cycles if count > 0 else 0.0
     return agent.awaits(flag, lambda: flag.reached(count), "accumulators of other CTAs", more)
 
 
-def send_fragment(agent: Agent, op: m.SendFragment) -> None:
+def send_fragment(agent: Agent, op: ops.SendFragment) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     other = sm.cluster[int(agent.get(op.cta))]
     moved = num_bytes(op.value.type)
@@ -309,14 +305,14 @@ def send_fragment(agent: Agent, op: m.SendFragment) -> None:
     agent.until(end, "DSMEM")
 
 
-def set_max_registers(agent: Agent, op: b.SetMaxRegisters) -> None:
+def setmaxnreg(agent: Agent, op: ops.Setmaxnreg) -> None:
     agent.wg.registers = op.count
 
 
-INSTRUCTIONS = t.Map, t.Cast, t.Bitcast, f.ReduceColumns, f.MmaSync, f.ScanColumns
+INSTRUCTIONS = ops.Map, ops.Cast, ops.Bitcast, ops.ReduceColumns, ops.MmaSync, ops.ScanColumns
 OF_SHARED = (
-    m.ReducePartials, m.StoreShared, m.LoadShared, m.LoadPanels, m.ReceiveFragment,
-    tr.StoreTransposed, tr.LoadTransposed,
+    ops.ReducePartials, ops.StoreShared, ops.LoadShared, ops.LoadPanels, ops.ReceiveFragment,
+    ops.StoreTransposed, ops.LoadTransposed,
 )  # fmt: skip
 EFFECTS: dict[type[Op], Effect] = {
     **dict.fromkeys(INSTRUCTIONS, compute),

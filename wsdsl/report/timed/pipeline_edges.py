@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Value, walk
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.mbarrier import AllocateBarriers, ArriveBarrier, ClaimCluster
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.tcgen05 import TensorCommit, TensorStore
+from wsdsl.ir.ops import (
+    AllocateMbarriers,
+    ClcTryCancel,
+    MbarrierArrive,
+    Partition,
+    Tcgen05Commit,
+    Tcgen05St,
+)
 
 FULL, EMPTY = "full", "empty"
 
@@ -21,39 +26,39 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
     def number(value: Value) -> str:
         """The number in a pipeline's labels of barriers and stages: full_1, empty_1, slots_1."""
         op = made.get(value)
-        label = op.label if isinstance(op, (AllocateBarriers, m.AllocateShared)) else value.name
+        label = op.label if isinstance(op, (AllocateMbarriers, ops.AllocateShared)) else value.name
         return label.rpartition("_")[2] if label.rpartition("_")[2].isdigit() else ""
 
     for op in kernel.ops:
         match op:
-            case m.TmaLoad(map=map, barriers=barriers):
+            case ops.TmaLoad(map=map, barriers=barriers):
                 source = made[map]
-                assert isinstance(source, m.MakeTensorMap)
+                assert isinstance(source, ops.MakeTensorMap)
                 brought[number(barriers)][source.tensor.name] = None
-            case m.ThreadLoad(tensor=tensor, shared=shared):
+            case ops.ThreadLoad(tensor=tensor, shared=shared):
                 brought[number(shared)][tensor.name] = None
-            case m.StoreShared(shared=shared, state=state) if state is not None:
+            case ops.StoreShared(shared=shared, state=state) if state is not None:
                 brought[number(shared)]["transformed operands"] = None
-            case TensorStore(columns=columns):
+            case Tcgen05St(columns=columns):
                 brought[number(columns)]["transformed operands"] = None
-            case ClaimCluster(barriers=barriers):
+            case ClcTryCancel(barriers=barriers):
                 brought[number(barriers)]["the next tile"] = None
-            case TensorCommit(barriers=barriers):
+            case Tcgen05Commit(barriers=barriers):
                 # Commits to empty barriers release a stage of another pipeline.
                 if barriers.name.startswith(FULL):
                     brought[number(barriers)]["accumulators"] = None
             case Partition(role="scale"):
-                own = (o.barriers for o in walk(op.body) if isinstance(o, ArriveBarrier))
+                own = (o.barriers for o in walk(op.body) if isinstance(o, MbarrierArrive))
                 for barriers in own:
                     if barriers.name.startswith(FULL):
                         brought[number(barriers)]["scale factors"] = None
-            case m.SendFragment(shared=shared):
+            case ops.SendFragment(shared=shared):
                 brought[number(shared)]["accumulators of the cluster"] = None
             case _:
                 pass
     found: dict[str, str] = {}
     for op in kernel.ops:
-        if isinstance(op, AllocateBarriers):
+        if isinstance(op, AllocateMbarriers):
             side = next((s for s in (FULL, EMPTY) if op.label.startswith(s)), op.label)
             what = ", ".join(brought[number(op.result)])
             found[op.result.name] = f"pipeline of {what} ({side})" if what else op.label

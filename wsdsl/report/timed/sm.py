@@ -12,11 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
-from wsdsl.ir.ops.pipeline import Partition
-from wsdsl.ir.ops.smem import AllocateGlobal, LoadGlobal, MakeTensorMap
+from wsdsl.ir.ops import AllocateGlobal, LoadGlobal, MakeTensorMap, Partition
 from wsdsl.ir.types import Accumulator, Fragment, Tensor
 from wsdsl.report.timed.cycle_costs import Speeds
 from wsdsl.report.timed.pipeline_edges import edge_names
@@ -161,14 +159,14 @@ class Agent:
                     yield from waiting
                 continue
             match op:
-                case t.Yield():
+                case ops.Yield():
                     return tuple(values[v.name] for v in op.values)
-                case b.ForRange():
+                case ops.ForRange():
                     yield from self._loop(op, effects)
-                case t.If():
+                case ops.If():
                     chosen = op.then if self.get(op.cond) else op.orelse
                     self._define(op.result, (yield from self.run(chosen, effects)))
-                case b.Elect():
+                case ops.Elect():
                     if self.wg.rank == 0 and (self.wg.in_partition or self.wg.index == 0):
                         yield from self.run(op.body, effects)
                 case Partition():
@@ -184,7 +182,7 @@ class Agent:
         for value, own in zip(results, held, strict=True):
             self.wg.values[value.name] = own
 
-    def _loop(self, op: b.ForRange, effects: dict[type[Op], Effect]) -> Steps:
+    def _loop(self, op: ops.ForRange, effects: dict[type[Op], Effect]) -> Steps:
         values = self.wg.values
         start, stop, step = (int(self.get(v)) for v in (op.start, op.stop, op.step))
         carried = tuple(values[v.name] for v in op.init)

@@ -8,9 +8,7 @@ from operator import itemgetter
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Op, operands, results_of
-from wsdsl.ir.ops.mbarrier import ForRange
-from wsdsl.ir.ops.smem import LoadGlobal
-from wsdsl.ir.ops.tile import If
+from wsdsl.ir.ops import ForRange, If, LoadGlobal
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import fits_smem

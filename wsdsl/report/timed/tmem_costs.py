@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.block_scale_factors import TILE_COLUMNS, WORD
 from wsdsl.ir.hardware.wgmma_shapes import k_step
-from wsdsl.ir.ops import tcgen05 as tm
 from wsdsl.ir.types import DTYPES, Value
 from wsdsl.report.timed.sm import Agent, Sm
 
@@ -24,7 +24,7 @@ def reached(agent: Agent, cta: Value | None, at_once: float) -> tuple[Sm, float]
     return other, at_once if other is sm else sm.speeds.rates.cluster_exchange_cycles
 
 
-def tensor_product(agent: Agent, op: tm.TensorProduct) -> None:
+def tcgen05_mma(agent: Agent, op: ops.Tcgen05Mma) -> None:
     """MMAs run one after the other; the issuing thread continues."""
     speeds, sm = agent.sm.speeds, agent.sm
     dtype = DTYPES[op.dtypes[0]]
@@ -36,14 +36,14 @@ def tensor_product(agent: Agent, op: tm.TensorProduct) -> None:
     agent.products = [end + speeds.rates.tensor_latency_cycles * speeds.pace]
 
 
-def store_scales(agent: Agent, op: tm.StoreScales) -> None:
+def store_scale_factors(agent: Agent, op: ops.StoreScaleFactors) -> None:
     """Each warp reads all of them in SMEM, of lines that share banks, or of those of atoms."""
     sm, moved = agent.sm, 4 * WORD * op.words * op.rows
     cycles = moved * sm.speeds.shared * (TILE_COLUMNS if op.atoms else min(32, op.line // WORD))
     agent.until(sm.shared.take(agent.now, cycles)[1], "SMEM")
 
 
-def tensor_commit(agent: Agent, op: tm.TensorCommit) -> None:
+def tcgen05_commit(agent: Agent, op: ops.Tcgen05Commit) -> None:
     sm, rates = agent.sm, agent.sm.speeds.rates
     over = max((agent.now, *agent.products))
     for other in destinations(agent, op.multicast):

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from wsdsl.ir.ops import mbarrier as b
+from wsdsl.ir import ops
 from wsdsl.simulator.reference.arithmetic import Array
 from wsdsl.simulator.state.mbarriers import NUM_NAMED, Meeting
 from wsdsl.simulator.warpgroup import Blocked, Steps, Warpgroup
 
 
-def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
+def sync_cta(wg: Warpgroup, op: ops.SyncCta) -> Steps:
     cta = wg.cta
     this_round = cta.sync_round
     cta.at_sync += 1
@@ -29,7 +29,7 @@ def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
     wg.effect(op, "wait", "cta", wg.everyone)
 
 
-def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
+def sync_cluster(wg: Warpgroup, op: ops.SyncCluster) -> Steps:
     cluster, clocks = wg.cta.cluster, wg.cta.clocks
     this_round = cluster.sync_round
     cluster.at_sync += 1
@@ -52,14 +52,14 @@ def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
     wg.effect(op, "wait", "cluster", wg.everyone)
 
 
-def _number(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> int:
+def _number(wg: Warpgroup, op: ops.NamedBarrierSync | ops.NamedBarrierArrive) -> int:
     item = 0 if op.item is None else int(wg.get(op.item, op))
     if not 0 <= item < op.num:
         wg.outside(op, f"item {item} of {op.num} named barriers")
     return op.barrier + item
 
 
-def _come(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> Meeting:
+def _come(wg: Warpgroup, op: ops.NamedBarrierSync | ops.NamedBarrierArrive) -> Meeting:
     cta, number = wg.cta, _number(wg, op)
     if not 1 <= number <= NUM_NAMED:
         wg.fail(op, f"named barrier {number} is not one of 1 to {NUM_NAMED}")
@@ -86,7 +86,7 @@ def _come(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> Meeti
     return meeting
 
 
-def named_barrier_sync(wg: Warpgroup, op: b.NamedBarrierSync) -> Steps:
+def named_barrier_sync(wg: Warpgroup, op: ops.NamedBarrierSync) -> Steps:
     meeting = _come(wg, op)
     if not meeting.complete:
         yield Blocked(
@@ -98,11 +98,13 @@ def named_barrier_sync(wg: Warpgroup, op: b.NamedBarrierSync) -> Steps:
     wg.cta.clocks.acquire(wg.everyone, meeting.clock)
 
 
-def named_barrier_arrive(wg: Warpgroup, op: b.NamedBarrierArrive) -> None:
+def named_barrier_arrive(wg: Warpgroup, op: ops.NamedBarrierArrive) -> None:
     _come(wg, op)
 
 
-def _flag(wg: Warpgroup, op: b.ArriveFlag | b.WaitFlag) -> tuple[Array, tuple[int, ...]]:
+def _flag(
+    wg: Warpgroup, op: ops.SemaphoreArrive | ops.SemaphoreWait
+) -> tuple[Array, tuple[int, ...]]:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     at = tuple(int(wg.get(i, op)) for i in op.index)
     if tensor.dtype.name != "i32":
@@ -113,7 +115,7 @@ def _flag(wg: Warpgroup, op: b.ArriveFlag | b.WaitFlag) -> tuple[Array, tuple[in
     return tensor.array, at
 
 
-def arrive_flag(wg: Warpgroup, op: b.ArriveFlag) -> None:
+def semaphore_arrive(wg: Warpgroup, op: ops.SemaphoreArrive) -> None:
     array, at = _flag(wg, op)
     before = array[at]
     with np.errstate(over="ignore"):
@@ -125,13 +127,13 @@ def arrive_flag(wg: Warpgroup, op: b.ArriveFlag) -> None:
         wg.fail(op, f"it arrives on {op.tensor.name}{list(at)}; {told}", kind="race")
 
 
-def _after(wg: Warpgroup, op: b.ArriveFlag, before: np.int32) -> np.int32:
+def _after(wg: Warpgroup, op: ops.SemaphoreArrive, before: np.int32) -> np.int32:
     if op.wrap is not None:
         return np.int32(0 if before >= int(wg.get(op.wrap, op)) else before + 1)
     return np.int32(before + np.int32(op.amount if op.by is None else wg.get(op.by, op)))
 
 
-def wait_flag(wg: Warpgroup, op: b.WaitFlag) -> Steps:
+def semaphore_wait(wg: Warpgroup, op: ops.SemaphoreWait) -> Steps:
     array, at = _flag(wg, op)
     count = int(wg.get(op.count, op))
     if array[at] < count:

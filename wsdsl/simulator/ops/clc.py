@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops.clc import ANSWER_BYTES, NOTHING_LEFT
+from wsdsl.ir import ops
+from wsdsl.ir.ops import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.simulator.cta import Residents
 from wsdsl.simulator.ops.smem import read_by_warps, read_shared
 from wsdsl.simulator.reference.arithmetic import Array
@@ -47,7 +47,7 @@ class AnswerInFlight(Transfer):
         return np.array(self.answer.found(self.op.ctas), np.int32).view(np.uint8)
 
 
-def claim_cluster(wg: Warpgroup, op: b.ClaimCluster) -> None:
+def clc_try_cancel(wg: Warpgroup, op: ops.ClcTryCancel) -> None:
     cluster = wg.cta.cluster
     if cluster.refused:
         wg.fail(op, "an earlier CLC response reported that no cluster is left")
@@ -64,7 +64,7 @@ def claim_cluster(wg: Warpgroup, op: b.ClaimCluster) -> None:
         sent.start(item)
 
 
-def claimed_cluster(wg: Warpgroup, op: b.ClaimedCluster) -> None:
+def clc_query_cancel(wg: Warpgroup, op: ops.ClcQueryCancel) -> None:
     start, item = wg.place(op, ANSWER_BYTES)
     what, region = f"it reads {item}", span(start, ANSWER_BYTES)
     if wg.elected:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Value
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops.fragment import COLUMNS, HELD_BYTES
+from wsdsl.ir.ops import BLOCK_COLUMNS, HELD_BYTES
 from wsdsl.simulator.ops.smem import read_shared
 from wsdsl.simulator.reference.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.state.smem_bytes import span
@@ -37,7 +37,7 @@ class SendInFlight(Transfer):
         return self.bytes
 
 
-def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
+def send_fragment(wg: Warpgroup, op: ops.SendFragment) -> None:
     value: Array = wg.get(op.value, op)
     held = np.ascontiguousarray(_in_order_of_threads(value)).view(np.uint8).reshape(-1)
     start, item = wg.place(op, held.size, op.offset + _shift(wg, op, op.shift))
@@ -49,14 +49,16 @@ def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
     sent.start(item, asynchronous=False)
 
 
-def receive_fragment(wg: Warpgroup, op: m.ReceiveFragment) -> None:
+def receive_fragment(wg: Warpgroup, op: ops.ReceiveFragment) -> None:
     kind = op.result.as_fragment
     size = kind.rows * kind.columns * kind.dtype.bytes
     start, item = wg.place(op, size, op.offset + _shift(wg, op, op.shift))
     _aligned(wg, op, start)
     reader = wg.index, "received"
     held = read_shared(wg, op, span(start, size), wg.everyone, f"it reads {item}", reader)
-    blocks = held.view(numpy_dtype(kind.dtype)).reshape(kind.columns // COLUMNS, 4, 8, 4, 2, 2)
+    blocks = held.view(numpy_dtype(kind.dtype)).reshape(
+        kind.columns // BLOCK_COLUMNS, 4, 8, 4, 2, 2
+    )
     rows = blocks.transpose(1, 4, 2, 0, 3, 5)
     wg.values[op.result.name] = rows.reshape(kind.rows, kind.columns).copy()
 
@@ -66,14 +68,14 @@ def _in_order_of_threads(value: Array) -> Array:
     each the columns 2 (l % 4) and the one after.
     """
     rows, columns = value.shape
-    warps = value.reshape(rows // 16, 2, 8, columns // COLUMNS, 4, 2)
+    warps = value.reshape(rows // 16, 2, 8, columns // BLOCK_COLUMNS, 4, 2)
     return warps.transpose(3, 0, 2, 4, 1, 5)
 
 
-def _shift(wg: Warpgroup, op: m.SendFragment | m.ReceiveFragment, value: Value | None) -> int:
+def _shift(wg: Warpgroup, op: ops.SendFragment | ops.ReceiveFragment, value: Value | None) -> int:
     return 0 if value is None else int(wg.get(value, op))
 
 
-def _aligned(wg: Warpgroup, op: m.SendFragment | m.ReceiveFragment, address: int) -> None:
+def _aligned(wg: Warpgroup, op: ops.SendFragment | ops.ReceiveFragment, address: int) -> None:
     if address % HELD_BYTES:
         wg.fail(op, f"SMEM address {address} is not a multiple of {HELD_BYTES} bytes")

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.integers import ON_INTEGERS
 from wsdsl.ir.op import Op, Value, by_op
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops import mbarrier as b
-from wsdsl.ir.ops import tile as t
 from wsdsl.simulator.reference import arithmetic
 from wsdsl.simulator.reference.arithmetic import dtype_of, numpy_dtype
 from wsdsl.simulator.warpgroup import State, Warpgroup, shape_of
@@ -43,7 +41,7 @@ def as_array(held: Any, value: Value) -> Any:
     return np.asarray(held, numpy_dtype(dtype))
 
 
-def map_values(wg: Warpgroup, op: t.Map) -> Any:
+def map_values(wg: Warpgroup, op: ops.Map) -> Any:
     held = [wg.get(a, op) for a in op.args]
     dtype = dtype_of(op.args[-1])
     if dtype.name == "i32" and op.fn in I32_FAST and all(type(h) is int for h in held):
@@ -56,47 +54,47 @@ def map_values(wg: Warpgroup, op: t.Map) -> Any:
     return finish(made, op.result)
 
 
-def cast(wg: Warpgroup, op: t.Cast) -> Any:
+def cast(wg: Warpgroup, op: ops.Cast) -> Any:
     held = as_array(wg.get(op.x, op), op.x)
     made = arithmetic.convert(held, dtype_of(op.x), dtype_of(op.result), op.saturate)
     return finish(made, op.result)
 
 
-def bitcast(wg: Warpgroup, op: t.Bitcast) -> Any:
+def bitcast(wg: Warpgroup, op: ops.Bitcast) -> Any:
     held = as_array(wg.get(op.x, op), op.x)
     return finish(arithmetic.reinterpret(held, dtype_of(op.x), dtype_of(op.result)), op.result)
 
 
-def constant(wg: Warpgroup, op: t.Constant) -> Any:
+def constant(wg: Warpgroup, op: ops.Constant) -> Any:
     held, dtype = as_array(op.value, op.result), dtype_of(op.result)
     return (arithmetic.round_float(held, dtype) if dtype.is_float else held).item()
 
 
-def full(wg: Warpgroup, op: t.Full) -> Any:
+def full(wg: Warpgroup, op: ops.Full) -> Any:
     return finish(as_array(wg.get(op.value, op), op.value), op.result)
 
 
-def zero_unless(wg: Warpgroup, op: f.ZeroUnless) -> Any:
+def zero_unless(wg: Warpgroup, op: ops.ZeroUnless) -> Any:
     zero = np.zeros(shape_of(op.result) or (), numpy_dtype(dtype_of(op.result)))
     return wg.get(op.x, op) if wg.get(op.cond, op) else finish(zero, op.result)
 
 
-def slice_columns(wg: Warpgroup, op: f.Slice) -> Any:
+def slice_columns(wg: Warpgroup, op: ops.Slice) -> Any:
     shape = shape_of(op.result)
     assert shape is not None
     return wg.get(op.x, op)[:, op.start : op.start + shape[1]]
 
 
-def join(wg: Warpgroup, op: f.Join) -> Any:
+def join(wg: Warpgroup, op: ops.Join) -> Any:
     return np.concatenate([wg.get(part, op) for part in op.parts], axis=1)
 
 
-def convert_layout(wg: Warpgroup, op: f.ConvertLayout) -> Any:
+def convert_layout(wg: Warpgroup, op: ops.ConvertLayout) -> Any:
     held = wg.get(op.x, op)
-    return held if f.is_same_registers(op) else held.copy()
+    return held if ops.is_same_registers(op) else held.copy()
 
 
-def reduce_columns(wg: Warpgroup, op: f.ReduceColumns) -> Any:
+def reduce_columns(wg: Warpgroup, op: ops.ReduceColumns) -> Any:
     held = wg.get(op.x, op)
     if op.size:
         made = arithmetic.reduce_blocks(op.fn, held, dtype_of(op.x), 1, op.size)
@@ -105,16 +103,16 @@ def reduce_columns(wg: Warpgroup, op: f.ReduceColumns) -> Any:
     return finish(made.reshape(-1, 1), op.result)
 
 
-def mma_sync(wg: Warpgroup, op: f.MmaSync) -> Any:
+def mma_sync(wg: Warpgroup, op: ops.MmaSync) -> Any:
     rows, vector = (np.concatenate([wg.get(v, op) for v in x], axis=1) for x in (op.a, op.b))
     return finish(rows.astype(np.float32) @ vector.astype(np.float32).T, op.result)
 
 
-def scan_columns(wg: Warpgroup, op: f.ScanColumns) -> Any:
+def scan_columns(wg: Warpgroup, op: ops.ScanColumns) -> Any:
     return finish(arithmetic.scan(wg.get(op.x, op), dtype_of(op.x), 1), op.result)
 
 
-def iota(wg: Warpgroup, op: f.Iota) -> Any:
+def iota(wg: Warpgroup, op: ops.Iota) -> Any:
     shape = shape_of(op.result)
     assert shape is not None
     steps = np.arange(max(shape), dtype=np.int32).reshape(shape)
@@ -123,23 +121,23 @@ def iota(wg: Warpgroup, op: f.Iota) -> Any:
     return steps + np.int32(wg.get(op.start, op))
 
 
-def advance(wg: Warpgroup, op: b.Advance) -> Any:
+def advance(wg: Warpgroup, op: ops.Advance) -> Any:
     before: State = wg.values[op.state.name]
     wraps = before.stage + 1 == op.num
     return State(0, before.parity ^ 1) if wraps else State(before.stage + 1, before.parity)
 
 
 VALUES: dict[type[Op], Callable[[Warpgroup, Any], Any]] = {
-    t.Map: map_values,
-    t.DimSize: lambda wg, op: wg.cta.arguments.size(op.dim),
-    f.Slice: slice_columns,
-    b.CtaIndex: lambda wg, _: wg.cta.index,
-    b.NumCtas: lambda wg, _: wg.cta.num_ctas,
-    b.ClusterIndex: lambda wg, _: wg.cta.cluster.index,
-    b.NumClusters: lambda wg, _: wg.cta.cluster.num_clusters,
-    b.CtaRank: lambda wg, _: wg.cta.rank,
-    b.WarpgroupIndex: lambda wg, _: wg.rank,
-    b.InitialState: lambda _, op: State(0, op.parity),
+    ops.Map: map_values,
+    ops.DimSize: lambda wg, op: wg.cta.arguments.size(op.dim),
+    ops.Slice: slice_columns,
+    ops.CtaIndex: lambda wg, _: wg.cta.index,
+    ops.NumCtas: lambda wg, _: wg.cta.num_ctas,
+    ops.ClusterIndex: lambda wg, _: wg.cta.cluster.index,
+    ops.NumClusters: lambda wg, _: wg.cta.cluster.num_clusters,
+    ops.CtaRank: lambda wg, _: wg.cta.rank,
+    ops.WarpgroupIndex: lambda wg, _: wg.rank,
+    ops.InitialState: lambda _, op: State(0, op.parity),
     **by_op(sys.modules[__name__]),
 }
 """The result of ops that neither wait nor touch memory."""

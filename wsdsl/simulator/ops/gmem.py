@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value, operands, results_of
-from wsdsl.ir.ops import smem as m
 from wsdsl.ir.types import ACCUMULATOR, Fragment
 from wsdsl.simulator.ops.fragment import as_array, finish
 from wsdsl.simulator.recorded_effects import Kind
@@ -96,11 +96,11 @@ def _parts(wg: Warpgroup, op: Op, inside: Array) -> Iterator[tuple[Array, slice]
         along = lanes.warp_of(columns) == i % lanes.warps
         if len(columns) > 1:
             yield own[:, None] & along, wg.warp(i)
-        elif not i % lanes.warps or isinstance(op, m.LoadGlobal):
+        elif not i % lanes.warps or isinstance(op, ops.LoadGlobal):
             yield own[:, None], wg.warp(i)
 
 
-def load_global(wg: Warpgroup, op: m.LoadGlobal) -> None:
+def load_global(wg: Warpgroup, op: ops.LoadGlobal) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     index = places(wg, op, op.index)
     check_pairs(wg, op, index[-1], op.vector)
@@ -120,7 +120,7 @@ def load_global(wg: Warpgroup, op: m.LoadGlobal) -> None:
     wg.values[op.result.name] = finish(held if shape else held.reshape(()), op.result)
 
 
-def store_global(wg: Warpgroup, op: m.StoreGlobal) -> None:
+def store_global(wg: Warpgroup, op: ops.StoreGlobal) -> None:
     if op.pred is not None and not wg.get(op.pred, op):
         return
     tensor = wg.cta.arguments.tensors[op.tensor.name]
@@ -167,12 +167,12 @@ def _add(tensor: GlobalTensor, at: At, value: Array) -> None:
 
 
 def _store_flags(
-    wg: Warpgroup, op: m.StoreGlobal, tensor: GlobalTensor, value: Array, places: At
+    wg: Warpgroup, op: ops.StoreGlobal, tensor: GlobalTensor, value: Array, places: At
 ) -> None:
     """Plain stores to what other ops use as flags."""
     spread, inside = places
     if op.accumulate:
-        wg.fail(op, f"it adds to {tensor.name}, which has flags", hint="use arrive_flag")
+        wg.fail(op, f"it adds to {tensor.name}, which has flags", hint="use semaphore_arrive")
     for place in np.argwhere(inside):
         at = tuple(int(i[tuple(place)]) for i in spread)
         after = int(np.broadcast_to(value, inside.shape)[tuple(place)])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wsdsl.ir.hardware.histogram_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
-from wsdsl.ir.ops.histogram import AddCounters, ClearCounters, StoreCounters
+from wsdsl.ir.ops import AddBins, ClearBins, StoreBins
 from wsdsl.simulator.ops.fragment import as_array
 from wsdsl.simulator.ops.gmem import add_elements, places
 from wsdsl.simulator.ops.smem import write_shared
@@ -17,13 +17,13 @@ from wsdsl.simulator.state.smem_bytes import span
 from wsdsl.simulator.warpgroup import SharedItems, Warpgroup
 
 
-def clear_counters(wg: Warpgroup, op: ClearCounters) -> None:
+def clear_bins(wg: Warpgroup, op: ClearBins) -> None:
     begin, end = _share(wg, counter_bytes(op.extents, op.copies), op.by, VECTOR)
     words = np.full((end - begin) // WORD, nothing(op.tensor.as_tensor.dtype), np.int32)
     _overwrite(wg, op, begin, words)
 
 
-def add_counters(wg: Warpgroup, op: AddCounters) -> None:
+def add_bins(wg: Warpgroup, op: AddBins) -> None:
     if op.pred is not None and not wg.get(op.pred, op):
         return
     shared: SharedItems = wg.values[op.shared.name]
@@ -52,7 +52,7 @@ def add_counters(wg: Warpgroup, op: AddCounters) -> None:
     np.add.at(memory.read(region).view(dtype), place, value[own].astype(dtype))
 
 
-def store_counters(wg: Warpgroup, op: StoreCounters) -> None:
+def store_bins(wg: Warpgroup, op: StoreBins) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     begin, end = _share(wg, math.prod(op.extents), op.by, WARP)
     each = WORD * op.copies
@@ -71,7 +71,7 @@ def _share(wg: Warpgroup, count: int, by: int, unit: int) -> tuple[int, int]:
     return min(wg.rank * each, count), min((wg.rank + 1) * each, count)
 
 
-def _overwrite(wg: Warpgroup, op: ClearCounters | StoreCounters, begin: int, words: Array) -> Array:
+def _overwrite(wg: Warpgroup, op: ClearBins | StoreBins, begin: int, words: Array) -> Array:
     """Write the warpgroup's words, which nothing else uses meanwhile; return what they were."""
     shared: SharedItems = wg.values[op.shared.name]
     region = span(wg.item(op, shared, 0, begin, words.nbytes), words.nbytes)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import mbarrier as b
 from wsdsl.ir.types import Barriers
 from wsdsl.simulator.state.mbarriers import Barrier, RemoteArrival
 from wsdsl.simulator.warpgroup import Blocked, State, Steps, Warpgroup
 
 
-def allocate_barriers(wg: Warpgroup, op: b.AllocateBarriers) -> None:
+def allocate_mbarriers(wg: Warpgroup, op: ops.AllocateMbarriers) -> None:
     held = wg.cta.barriers.get(op.result.name)
     if held is None:
         cta, num = wg.cta, op.result.type_as(Barriers).num
@@ -21,19 +21,19 @@ def allocate_barriers(wg: Warpgroup, op: b.AllocateBarriers) -> None:
     wg.values[op.result.name] = held
 
 
-def initialize_barriers(wg: Warpgroup, op: b.InitializeBarriers) -> None:
+def mbarrier_init(wg: Warpgroup, op: ops.MbarrierInit) -> None:
     held: list[Barrier] = wg.values[op.barriers.name]
     for barrier in held:
         wg.effect(op, "write", "barrier", wg.one, barrier.stage, barrier.label)
         wg.check(op, barrier.initialise(wg.first))
 
 
-def fence_barrier_init(wg: Warpgroup, op: b.FenceBarrierInit) -> None:
+def fence_mbarrier_init(wg: Warpgroup, op: ops.FenceMbarrierInit) -> None:
     wg.effect(op, "fence", "barrier", wg.actors)
     wg.cta.clocks.fence(wg.actors, wg.cta.clocks.init_fences)
 
 
-def fence_async_proxy(wg: Warpgroup, op: b.FenceAsyncProxy) -> None:
+def fence_async_proxy(wg: Warpgroup, op: ops.FenceAsyncProxy) -> None:
     clocks = wg.cta.clocks
     wg.effect(op, "fence", "shared", wg.actors)
     clocks.fence(wg.actors, clocks.proxy_fences)
@@ -42,7 +42,7 @@ def fence_async_proxy(wg: Warpgroup, op: b.FenceAsyncProxy) -> None:
         clocks.fence(wg.actors, clocks.global_fences)
 
 
-def sync_warp(wg: Warpgroup, op: b.SyncWarp) -> None:
+def sync_warp(wg: Warpgroup, op: ops.SyncWarp) -> None:
     for i in range(4):
         wg.effect(op, "arrive", "warp", wg.warp(i))
         wg.effect(op, "wait", "warp", wg.warp(i))
@@ -55,7 +55,7 @@ def leave_remote(wg: Warpgroup, op: Op, barrier: Barrier, actors: slice) -> None
     barrier.remote[actors.start] = RemoteArrival(wg.told, op, actors.start, epoch)
 
 
-def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
+def mbarrier_arrive(wg: Warpgroup, op: ops.MbarrierArrive) -> None:
     if op.pred is not None and not wg.get(op.pred, op):
         return
     cta = wg.cta if op.cta is None else wg.of_rank(op, op.cta)
@@ -70,7 +70,7 @@ def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
         wg.arrive(op, barrier, actors, 128 if op.each_thread else 1)
 
 
-def arrive_expect_tx(wg: Warpgroup, op: b.ArriveExpectTx) -> None:
+def mbarrier_arrive_expect_tx(wg: Warpgroup, op: ops.MbarrierArriveExpectTx) -> None:
     cta = wg.cta if op.cta is None else wg.of_rank(op, op.cta)
     barrier = wg.barrier(op, op.barriers, wg.values[op.state.name], cta)
     if cta is not wg.cta:
@@ -79,7 +79,7 @@ def arrive_expect_tx(wg: Warpgroup, op: b.ArriveExpectTx) -> None:
     wg.arrive(op, barrier, wg.one)
 
 
-def wait_barrier(wg: Warpgroup, op: b.WaitBarrier) -> Steps:
+def mbarrier_wait(wg: Warpgroup, op: ops.MbarrierWait) -> Steps:
     state: State = wg.values[op.state.name]
     barrier = wg.barrier(op, op.barriers, state)
     wg.check(op, barrier.too_early(state.parity, wg.actors))
@@ -93,7 +93,7 @@ def wait_barrier(wg: Warpgroup, op: b.WaitBarrier) -> Steps:
     wg.cta.clocks.acquire(wg.actors, barrier.completed)
 
 
-def set_max_registers(wg: Warpgroup, op: b.SetMaxRegisters) -> Steps:
+def setmaxnreg(wg: Warpgroup, op: ops.Setmaxnreg) -> Steps:
     cta = wg.cta
     if op.count % 8 or not 24 <= op.count <= 256:
         wg.fail(op, f"setmaxnreg needs a multiple of 8 from 24 to 256, not {op.count} registers")

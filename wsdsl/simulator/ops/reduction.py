@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wsdsl.ir.ops import smem as m
+from wsdsl.ir import ops
 from wsdsl.ir.types import DType, Fragment
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.ops.cluster import SendInFlight
@@ -18,7 +18,7 @@ from wsdsl.simulator.state.smem_bytes import span
 from wsdsl.simulator.warpgroup import SharedItems, State, Warpgroup
 
 
-def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
+def store_partials(wg: Warpgroup, op: ops.StorePartials) -> None:
     """Part by part, as many words as there are rows; of one row, which several warps may have,
     once.
     """
@@ -48,7 +48,7 @@ def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
             write(wg, op, cta, i, start, made.view(np.uint8).reshape(-1))
 
 
-def _store_columns(wg: Warpgroup, op: m.StorePartials, value: Array, part: int) -> None:
+def _store_columns(wg: Warpgroup, op: ops.StorePartials, value: Array, part: int) -> None:
     """Part by part, a word for each column: of each warp what its rows give."""
     kind, word = op.x.as_fragment, _word(op.x.as_fragment.dtype)
     shared: SharedItems = wg.values[op.shared.name]
@@ -61,13 +61,15 @@ def _store_columns(wg: Warpgroup, op: m.StorePartials, value: Array, part: int) 
 
 
 def _write(
-    wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, held: Array
+    wg: Warpgroup, op: ops.StorePartials, cta: Cta, warp: int, start: int, held: Array
 ) -> None:
     what = f"it overwrites `{wg.values[op.shared.name].label}` (warp {warp})"
     write_shared(wg, op, span(start, held.size), wg.warp(warp), what, held, cta)
 
 
-def _send(wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, held: Array) -> None:
+def _send(
+    wg: Warpgroup, op: ops.StorePartials, cta: Cta, warp: int, start: int, held: Array
+) -> None:
     assert op.barriers is not None and op.state is not None
     shared, state = wg.slot(op)
     barrier = wg.barrier(op, op.barriers, state, cta)
@@ -78,7 +80,7 @@ def _send(wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, h
     clocks.tick(actors)
 
 
-def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
+def reduce_partials(wg: Warpgroup, op: ops.ReducePartials) -> None:
     kind = op.result.type
     along = "columns" if op.over_rows else "rows"
     words = getattr(kind, along) if isinstance(kind, Fragment) else 1
@@ -95,7 +97,7 @@ def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
     wg.values[op.result.name] = finish(made.reshape(shape), op.result)
 
 
-def _item(wg: Warpgroup, op: m.StorePartials | m.ReducePartials) -> int:
+def _item(wg: Warpgroup, op: ops.StorePartials | ops.ReducePartials) -> int:
     if op.state is None:
         return 0
     state: State = wg.values[op.state.name]

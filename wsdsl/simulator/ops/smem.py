@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, line_place, lines_reached
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import smem as m
-from wsdsl.ir.ops import transpose as tr
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.ops.fragment import dtype_of, finish
@@ -59,7 +58,7 @@ def read_by_warps(wg: Warpgroup, op: Op, what: str, *regions: Region) -> list[Ar
     ]
 
 
-def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
+def store_shared(wg: Warpgroup, op: ops.StoreShared) -> None:
     value: Array = wg.get(op.value, op)
     shared: SharedItems = wg.values[op.shared.name]
     if op.state is not None:
@@ -89,7 +88,7 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
         write_shared(wg, op, tile(address, *held.shape, op.swizzle), actors, what, held)
 
 
-def _store_half(wg: Warpgroup, op: m.StoreShared, panel: int, lines: Array, i: int) -> None:
+def _store_half(wg: Warpgroup, op: ops.StoreShared, panel: int, lines: Array, i: int) -> None:
     """Of lines of 32 elements."""
     count, wide = len(lines), op.line * lines.itemsize
     if wide != SWIZZLE_SPAN[op.swizzle] or count * wide > wg.values[op.shared.name].bytes // 4:
@@ -100,7 +99,7 @@ def _store_half(wg: Warpgroup, op: m.StoreShared, panel: int, lines: Array, i: i
     write_shared(wg, op, region, wg.warp(i), what, lines.view(np.uint8))
 
 
-def store_panels(wg: Warpgroup, op: m.StoreShared, value: Array) -> None:
+def store_panels(wg: Warpgroup, op: ops.StoreShared, value: Array) -> None:
     """Lines of a tile, of its last panel as far as the fragment has columns."""
     first = 0 if op.start is None else int(wg.get(op.start, op))
     if first < 0 or first + lines_reached(op.apart) > op.rows:
@@ -116,7 +115,7 @@ def store_panels(wg: Warpgroup, op: m.StoreShared, value: Array) -> None:
         write_shared(wg, op, region, wg.warp(i), f"it overwrites {item} (warp {i})", own)
 
 
-def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
+def load_panels(wg: Warpgroup, op: ops.LoadPanels) -> None:
     kind = op.result.as_fragment
     first = 0 if op.start is None else int(wg.get(op.start, op))
     reached = lines_reached(op.apart) if kind.rows > 1 else 1
@@ -138,7 +137,7 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
     wg.values[op.result.name] = elements.reshape(kind.rows, kind.columns)
 
 
-def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
+def load_shared(wg: Warpgroup, op: ops.LoadShared) -> None:
     start, item = wg.place(op, op.bytes, op.offset)
     first = 0 if op.first is None else int(wg.get(op.first, op))
     index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
@@ -152,7 +151,7 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
     wg.values[op.result.name] = finish(elements, op.result)
 
 
-def clear_panels(wg: Warpgroup, op: m.ClearPanels) -> None:
+def clear_panels(wg: Warpgroup, op: ops.ClearPanels) -> None:
     width = DTYPES[op.dtype].bytes
     start, item = wg.place(op, op.rows * op.columns * width, op.offset)
     aligned(wg, op, start, op.swizzle)
@@ -171,7 +170,7 @@ def _places(lines: int, line_bytes: int, step: int, first: int) -> Array:
     return np.asarray(line_place(line, byte, line_bytes, step))
 
 
-def store_transposed(wg: Warpgroup, op: tr.StoreTransposed) -> None:
+def store_transposed(wg: Warpgroup, op: ops.StoreTransposed) -> None:
     """All warps write to each line."""
     shared: SharedItems = wg.values[op.shared.name]
     rows = np.concatenate([np.asarray(wg.get(part, op)) for part in op.parts])
@@ -184,7 +183,7 @@ def store_transposed(wg: Warpgroup, op: tr.StoreTransposed) -> None:
     write_shared(wg, op, Region([(start, start + lines.size)], places), wg.everyone, what, lines)
 
 
-def load_transposed(wg: Warpgroup, op: tr.LoadTransposed) -> None:
+def load_transposed(wg: Warpgroup, op: ops.LoadTransposed) -> None:
     """Each warp reads lines of its own."""
     kind = op.result.as_fragment
     shared: SharedItems = wg.values[op.shared.name]

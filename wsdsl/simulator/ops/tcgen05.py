@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.block_scale_factors import (
     TILE_COLUMNS,
     are_scaled,
@@ -18,7 +19,6 @@ from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
 from wsdsl.ir.hardware.tcgen05_shapes import LANES, WARP_LANES
 from wsdsl.ir.hardware.wgmma_shapes import k_step, sum_of
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import tcgen05 as t
 from wsdsl.ir.types import DTYPES, Accumulator, Columns, DType
 from wsdsl.ir.types import TensorMemory as TensorMemoryType
 from wsdsl.record import record
@@ -41,7 +41,7 @@ class Items:
     num: int
 
 
-def allocate_tensor_memory(wg: Warpgroup, op: t.AllocateTensorMemory) -> None:
+def tcgen05_alloc(wg: Warpgroup, op: ops.Tcgen05Alloc) -> None:
     """By the CTA's first warp."""
     if wg.index:
         return
@@ -51,7 +51,7 @@ def allocate_tensor_memory(wg: Warpgroup, op: t.AllocateTensorMemory) -> None:
     wg.cta.tensor_memory = tm.TensorMemory(columns, wg.cta.clocks, wg.cta.index)
 
 
-def free_tensor_memory(wg: Warpgroup, op: t.FreeTensorMemory) -> None:
+def tcgen05_dealloc(wg: Warpgroup, op: ops.Tcgen05Dealloc) -> None:
     """Those of the other CTA of a pair with them."""
     if wg.index:
         return
@@ -74,7 +74,7 @@ def _memory(wg: Warpgroup, op: Op, cta: Cta | None = None) -> tm.TensorMemory:
     return memory
 
 
-def tensor_columns(wg: Warpgroup, op: t.TensorColumns) -> None:
+def tmem_columns(wg: Warpgroup, op: ops.TmemColumns) -> None:
     kind, memory = op.result.type_as(Columns), _memory(wg, op)
     if op.first + kind.columns * kind.num > memory.columns:
         wg.outside(op, f"{kind.num} items of {kind.columns} columns from column {op.first} on")
@@ -92,7 +92,7 @@ def _first(wg: Warpgroup, op: Op, sums: Value, state: Value, column: int, column
     return items.first + held.stage * items.columns + column
 
 
-def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
+def tcgen05_mma(wg: Warpgroup, op: ops.Tcgen05Mma) -> None:
     """In each CTA of a pair, which both have a part of the right operand."""
     ctas = wg.pair(op, op.cta_group)
     dtype, b_dtype = (DTYPES[name] for name in op.dtypes)
@@ -122,7 +122,7 @@ def tensor_product(wg: Warpgroup, op: t.TensorProduct) -> None:
 
 
 def _operand_in_columns(
-    wg: Warpgroup, op: t.TensorProduct, memory: tm.TensorMemory, dtype: DType
+    wg: Warpgroup, op: ops.Tcgen05Mma, memory: tm.TensorMemory, dtype: DType
 ) -> Callable[[], Array]:
     """What its rows have there when the product runs."""
     assert op.a_state is not None
@@ -143,7 +143,7 @@ def _operand_in_columns(
 
 
 def _begin_sums(
-    wg: Warpgroup, op: t.TensorProduct, cta: Cta, memory: tm.TensorMemory, accumulate: bool
+    wg: Warpgroup, op: ops.Tcgen05Mma, cta: Cta, memory: tm.TensorMemory, accumulate: bool
 ) -> Region:
     """What a product writes there."""
     first = _first(wg, op, op.sums, op.state, op.column, op.columns)
@@ -165,7 +165,7 @@ def _rows(first: int, columns: int, rows: int) -> Region:
     return tm.cells(held, (tm.lanes_of(rows), held), (0, 1) if rows == LANES else (0,))
 
 
-def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
+def tcgen05_cp(wg: Warpgroup, op: ops.Tcgen05Cp) -> None:
     """An atom at a time, in each CTA of a pair."""
     pipe, count = wg.tensor_pipe, op.rows // ROWS
     end, number = scale_columns(op.rows, op.words), pipe.count
@@ -191,7 +191,7 @@ def tensor_copy(wg: Warpgroup, op: t.TensorCopy) -> None:
             _issue(wg, op, tm.CellCopy(op, memory, lines, tm.cells(slice(column, column + 4))))
 
 
-def tensor_commit(wg: Warpgroup, op: t.TensorCommit) -> None:
+def tcgen05_commit(wg: Warpgroup, op: ops.Tcgen05Commit) -> None:
     ctas, state = destinations(wg, op, op.multicast), wg.values[op.state.name]
     on = [wg.barrier(op, op.barriers, state, cta) for cta in ctas]
     remote = [barrier for barrier, cta in zip(on, ctas, strict=True) if cta is not wg.cta]
@@ -212,7 +212,7 @@ def _issue(wg: Warpgroup, op: Op, job: tm.Job) -> None:
     pipe.queue.append(job)
 
 
-def tensor_load(wg: Warpgroup, op: t.TensorLoad) -> None:
+def tcgen05_ld(wg: Warpgroup, op: ops.Tcgen05Ld) -> None:
     memory, kind = _memory(wg, op), op.result.type_as(Accumulator)
     first = _first(wg, op, op.sums, op.state, op.column + wg.rank * op.apart, kind.columns)
     region, access = _half(first, kind.columns, op.half), tm.CellAccess(wg.told, op, wg.everyone)
@@ -230,7 +230,7 @@ def _half(first: int, columns: int, half: int) -> Region:
     return tm.cells(held, (lanes, held), (half,))
 
 
-def tensor_store(wg: Warpgroup, op: t.TensorStore) -> None:
+def tcgen05_st(wg: Warpgroup, op: ops.Tcgen05St) -> None:
     """Each warp writes lanes that are its own."""
     memory = _memory(wg, op)
     first = _first(wg, op, op.columns, op.state, op.column + wg.rank * op.apart, op.width)
@@ -246,7 +246,7 @@ def _store(
     held: Array,
 ) -> None:
     """`where`: the first column, and how many."""
-    access = tm.CellAccess(wg.told, op, wg.everyone, "tensor_store_wait")
+    access = tm.CellAccess(wg.told, op, wg.everyone, "tcgen05_wait_st")
     what = f"it writes columns {where[0]} to {sum(where)}"
     wg.begin(op, what, "write", memory, region, access, wg.everyone, asynchronous=False)
     wg.cell_accesses.append(access)
@@ -254,14 +254,14 @@ def _store(
     memory.written[region.index] = True
 
 
-def tensor_wait(wg: Warpgroup, op: t.TensorWait) -> None:
-    _wait(wg, op, "tensor_wait")
+def tcgen05_wait_ld(wg: Warpgroup, op: ops.Tcgen05WaitLd) -> None:
+    _wait(wg, op, "tcgen05_wait_ld")
     for value, load in zip(op.result, op.loads, strict=True):
         wg.values[value.name] = wg.values[load.name]
 
 
-def tensor_store_wait(wg: Warpgroup, op: t.TensorStoreWait) -> None:
-    _wait(wg, op, "tensor_store_wait")
+def tcgen05_wait_st(wg: Warpgroup, op: ops.Tcgen05WaitSt) -> None:
+    _wait(wg, op, "tcgen05_wait_st")
 
 
 def _wait(wg: Warpgroup, op: Op, wait: str) -> None:
@@ -270,7 +270,7 @@ def _wait(wg: Warpgroup, op: Op, wait: str) -> None:
         access.waited |= access.wait == wait
 
 
-def store_scales(wg: Warpgroup, op: t.StoreScales) -> None:
+def store_scale_factors(wg: Warpgroup, op: ops.StoreScaleFactors) -> None:
     memory, columns = _memory(wg, op), word_columns(op.rows, op.words)
     first = _first(wg, op, op.scales, op.state, op.column, columns[-1].stop)
     words = words_in_shared(wg, op)
@@ -279,7 +279,7 @@ def store_scales(wg: Warpgroup, op: t.StoreScales) -> None:
         _store(wg, op, memory, word_cells(start, op.rows), (start, len(own)), words[:, word])
 
 
-def tensor_fence(wg: Warpgroup, op: t.TensorFence) -> None:
+def tcgen05_fence(wg: Warpgroup, op: ops.Tcgen05Fence) -> None:
     clocks = wg.cta.clocks
     wg.effect(op, "fence", "tensor", wg.actors)
     if op.after:

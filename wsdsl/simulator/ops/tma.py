@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import smem as m
 from wsdsl.ir.types import Shared
 from wsdsl.ir.verify.copies import boxes_of_warps, place_of_box
 from wsdsl.simulator.ops.gmem import access_global, check_repeated
@@ -27,14 +27,14 @@ from wsdsl.simulator.warpgroup import (
 )
 
 
-def allocate_shared(wg: Warpgroup, op: m.AllocateShared) -> None:
+def allocate_shared(wg: Warpgroup, op: ops.AllocateShared) -> None:
     if op.offset < 0:
         wg.fail(op, f"`{op.label}` has no offset in SMEM")
     kind = op.result.type_as(Shared)
     wg.values[op.result.name] = SharedItems(op.label, op.offset, kind.bytes, kind.num)
 
 
-def make_tensor_map(wg: Warpgroup, op: m.MakeTensorMap) -> None:
+def make_tensor_map(wg: Warpgroup, op: ops.MakeTensorMap) -> None:
     made = TensorMapValue(wg.cta.arguments.tensors[op.tensor.name], op.box, op.swizzle)
     wg.check(op, made.fault())
     wg.values[op.result.name] = made
@@ -44,7 +44,7 @@ def coordinates_of(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[in
     return tuple(int(wg.get(v, op)) for v in values)
 
 
-def forward(wg: Warpgroup, op: m.ThreadLoad | m.ThreadStore) -> tuple[int, ...]:
+def forward(wg: Warpgroup, op: ops.ThreadLoad | ops.ThreadStore) -> tuple[int, ...]:
     """Coordinates that threads reckon with: what they walk begins within the tensor."""
     at = coordinates_of(wg, op, op.coordinates)
     if at[-1] < 0 or (op.row_dim >= 0 and at[op.row_dim] < 0):
@@ -63,7 +63,7 @@ class LoadInFlight(Transfer):
         return self.map.read(self.coordinates).reshape(self.map.in_shared)
 
 
-def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
+def tma_load(wg: Warpgroup, op: ops.TmaLoad) -> None:
     held: TensorMapValue = wg.values[op.map.name]
     shift = 0 if op.shift is None else int(wg.get(op.shift, op))
     start, item = wg.place(op, held.bytes, op.offset + shift)
@@ -112,7 +112,7 @@ class StoreInFlight:
 
 
 def boxes_of(
-    wg: Warpgroup, op: m.TmaStore | m.ThreadStore, held: TensorMapValue, at: tuple[int, ...]
+    wg: Warpgroup, op: ops.TmaStore | ops.ThreadStore, held: TensorMapValue, at: tuple[int, ...]
 ) -> Iterator[tuple[int, Region, tuple[int, ...], str]]:
     """Of each box of a warp: the warp's number, the box in SMEM, its place in the tensor, and what
     it is that the warp does."""
@@ -125,7 +125,7 @@ def boxes_of(
         yield part.warp, held.region(address), place_of_box(op, part, held.box, at), what
 
 
-def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
+def tma_store(wg: Warpgroup, op: ops.TmaStore) -> None:
     held: TensorMapValue = wg.values[op.map.name]
     at = coordinates_of(wg, op, op.coordinates)
     wg.check(op, held.misplaced(at))
@@ -146,7 +146,7 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
     wg.cta.residents.start(store, op, wg.cta)
 
 
-def thread_store(wg: Warpgroup, op: m.ThreadStore) -> None:
+def thread_store(wg: Warpgroup, op: ops.ThreadStore) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     panel = TensorMapValue(tensor, op.box, op.swizzle)
     for i, region, box, what in boxes_of(wg, op, panel, forward(wg, op)):
@@ -165,13 +165,13 @@ def _effect_of_each_warp(wg: Warpgroup, op: Op, kind: Kind) -> None:
         wg.effect(op, kind, "bulk", wg.storing(i))
 
 
-def tma_store_commit(wg: Warpgroup, op: m.TmaStoreCommit) -> None:
+def tma_store_commit(wg: Warpgroup, op: ops.TmaStoreCommit) -> None:
     _effect_of_each_warp(wg, op, "arrive")
     wg.store_groups.append(wg.open_stores)
     wg.open_stores = StoreGroup()
 
 
-def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
+def tma_store_wait(wg: Warpgroup, op: ops.TmaStoreWait) -> Steps:
     last = max(0, len(wg.store_groups) - op.pending)
     first = wg.read_groups if op.read else wg.written_groups
     stores: list[StoreInFlight] = [s for g in wg.store_groups[first:last] for s in g.stores]
@@ -197,7 +197,7 @@ def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
         wg.written_groups = max(wg.written_groups, last)
 
 
-def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
+def thread_load(wg: Warpgroup, op: ops.ThreadLoad) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     start, item = wg.place(op, tensor.dtype.size(op.rows * op.columns), op.offset)
     aligned(wg, op, start, op.swizzle)

@@ -12,11 +12,11 @@ from typing import cast
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.wgmma_shapes import ROWS, k_step
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import fragment as f
-from wsdsl.ir.ops.tcgen05 import TensorProduct
+from wsdsl.ir.ops import Tcgen05Mma
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.record import record
 from wsdsl.simulator.cta import Cta
@@ -68,7 +68,7 @@ class Operand:
         return held if self.k_major else held.T
 
 
-def matrix_operand(wg: Warpgroup, op: f.MatrixOperand) -> None:
+def smem_descriptor(wg: Warpgroup, op: ops.SmemDescriptor) -> None:
     dtype = DTYPES[op.dtype]
     row_bytes = dtype.size(op.columns)
     if row_bytes % SWIZZLE_SPAN[op.swizzle] or op.rows % 8:
@@ -81,18 +81,18 @@ def matrix_operand(wg: Warpgroup, op: f.MatrixOperand) -> None:
     )
 
 
-def empty_accumulator(wg: Warpgroup, op: f.EmptyAccumulator) -> None:
+def empty_accumulator(wg: Warpgroup, op: ops.EmptyAccumulator) -> None:
     wg.values[op.result.name] = AccumulatorValue(AccumulatorRegisters(None, wg.wgmma.fences), 0)
 
 
-def as_accumulator(wg: Warpgroup, op: f.AsAccumulator) -> None:
+def as_accumulator(wg: Warpgroup, op: ops.AsAccumulator) -> None:
     held = wg.values[op.x.name]
     value = None if held is UNDEFINED else np.array(held)
     registers = AccumulatorRegisters(value, wg.wgmma.fences)
     wg.values[op.result.name] = AccumulatorValue(registers, 0)
 
 
-def wgmma_fence(wg: Warpgroup, op: f.WgmmaFence) -> None:
+def wgmma_fence(wg: Warpgroup, op: ops.WgmmaFence) -> None:
     wg.effect(op, "fence", "wgmma", wg.everyone)
     wg.wgmma.fences += 1
 
@@ -104,7 +104,7 @@ def accumulator(wg: Warpgroup, op: Op, value: Value) -> AccumulatorRegisters:
     return held.registers
 
 
-def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
+def wgmma(wg: Warpgroup, op: ops.Wgmma) -> None:
     registers = accumulator(wg, op, op.acc)
     if registers.touched >= wg.wgmma.fences:
         wg.fail(op, "no wgmma_fence follows the last use of the registers of the accumulator")
@@ -134,7 +134,7 @@ def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
     pipe.queue.append(job)
 
 
-def _register_operand(wg: Warpgroup, op: f.Wgmma, dtype: DType) -> Array:
+def _register_operand(wg: Warpgroup, op: ops.Wgmma, dtype: DType) -> Array:
     held: Array = wg.get(op.a, op)
     kind = op.a.as_fragment
     taken = Fragment(dtype, ROWS, op.k).as_operand
@@ -151,7 +151,7 @@ def _register_operand(wg: Warpgroup, op: f.Wgmma, dtype: DType) -> Array:
 
 def operand_in_shared(
     wg: Warpgroup,
-    op: f.Wgmma | TensorProduct,
+    op: ops.Wgmma | Tcgen05Mma,
     read: Access,
     dtype: DType,
     value: Value,
@@ -176,13 +176,13 @@ def operand_in_shared(
     return lambda: held.fetch(there, region)
 
 
-def wgmma_commit(wg: Warpgroup, op: f.WgmmaCommit) -> None:
+def wgmma_commit(wg: Warpgroup, op: ops.WgmmaCommit) -> None:
     wg.effect(op, "arrive", "wgmma", wg.everyone)
     wg.wgmma.groups.append(wg.wgmma.open)
     wg.wgmma.open = []
 
 
-def wgmma_wait(wg: Warpgroup, op: f.WgmmaWait) -> Steps:
+def wgmma_wait(wg: Warpgroup, op: ops.WgmmaWait) -> Steps:
     pipe = wg.wgmma
     if pipe.open:
         wg.fail(op, "a wgmma is not committed, so this wait does not cover it")
@@ -208,11 +208,11 @@ def wgmma_wait(wg: Warpgroup, op: f.WgmmaWait) -> Steps:
         wg.values[result.name] = UNDEFINED if held is None else held
 
 
-def _check_kept(wg: Warpgroup, op: f.WgmmaWait, jobs: list[Product]) -> None:
+def _check_kept(wg: Warpgroup, op: ops.WgmmaWait, jobs: list[Product]) -> None:
     kept = [wg.values[value.name] for value in op.fragments]
     for job in jobs:
         if job.fragment is not None and not keeps(kept, job.fragment):
-            assert isinstance(job.op, f.Wgmma)
+            assert isinstance(job.op, ops.Wgmma)
             wg.fail(
                 op,
                 f"the registers of {job.op.a} may be overwritten while wgmma reads them",

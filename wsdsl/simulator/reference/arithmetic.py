@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wsdsl.ir.integers import ON_INTEGERS
-from wsdsl.ir.ops.tile import BYTE_OF_WORDS, COMPARISONS, NOWHERE
+from wsdsl.ir.ops import BYTE_OF_WORDS, COMPARISONS, NOWHERE
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Tensor, Tile, Value
 
 Array = npt.NDArray[Any]

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.analysis.factors import factored
-from wsdsl.ir.hardware.scale_factor_atoms import in_atoms, place_of
+from wsdsl.ir.analysis.scale_factor_indices import in_atoms
+from wsdsl.ir.hardware.scale_factor_atoms import place_of
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.simulator.reference import arithmetic
 from wsdsl.simulator.reference.arithmetic import Array, dtype_of, numpy_dtype
@@ -53,7 +54,7 @@ class _Evaluator:
 
     def start(self, kernel: Kernel) -> None:
         self.made = kernel.definers
-        for op in kernel.of(t.ReduceBlocks):
+        for op in kernel.of(ops.ReduceBlocks):
             self.blocks[op.axis] = math.lcm(self.blocks.get(op.axis, 1), op.size)
         for p in kernel.params:
             if isinstance(p.type, Tile):
@@ -65,23 +66,23 @@ class _Evaluator:
         """The values that the region yields."""
         for op in region:
             match op:
-                case t.Yield():
+                case ops.Yield():
                     return tuple(self.values[v.name] for v in op.values)
-                case t.ForTiles():
+                case ops.ForTiles():
                     self.for_tiles(op)
-                case t.ForEach():
+                case ops.ForEach():
                     carried = tuple(self.values[v.name] for v in op.init)
                     for i in range(self.arguments.size(op.dim)):
                         self.values[op.index.name] = np.asarray(i, np.int32)
                         self.define(op.args, carried)
                         carried = self.run(op.body)
                     self.define(op.result, carried)
-                case t.If():
+                case ops.If():
                     chosen = op.then if bool(self.values[op.cond.name]) else op.orelse
                     self.define(op.result, self.run(chosen))
-                case t.Store():
+                case ops.Store():
                     self.store(op)
-                case t.Whole():
+                case ops.Whole():
                     axis = op.result.as_axis
                     self.ranges[axis.name] = range(self.arguments.size(axis.dim))
                 case _:
@@ -92,7 +93,7 @@ class _Evaluator:
         for value, held in zip(results, values, strict=True):
             self.values[value.name] = held
 
-    def for_tiles(self, op: t.ForTiles) -> None:
+    def for_tiles(self, op: ops.ForTiles) -> None:
         axis = op.index.as_axis
         size = self.arguments.size(axis.dim)
         start = max(0, int(self.values[op.start.name])) if op.start else 0
@@ -113,54 +114,54 @@ class _Evaluator:
     def compute(self, op: Op) -> Array:
         get = self.values
         match op:
-            case t.Constant():
+            case ops.Constant():
                 dtype = dtype_of(op.result)
                 if dtype.is_float:
                     return arithmetic.round_float(np.asarray(op.value, np.float64), dtype)
                 return np.asarray(op.value).astype(numpy_dtype(dtype))
-            case t.Full():
+            case ops.Full():
                 shape = tuple(len(self.range_of(a)) for a in op.result.as_tile.axes)
                 return np.full(shape, get[op.value.name])
-            case t.Map():
+            case ops.Map():
                 placed = [self.place(a, op.result.as_tile.axes) for a in op.args]
                 return arithmetic.apply(op.fn, placed, dtype_of(op.args[-1]), dtype_of(op.result))
-            case t.Cast():
+            case ops.Cast():
                 x = get[op.x.name]
                 return arithmetic.convert(x, dtype_of(op.x), dtype_of(op.result), op.saturate)
-            case t.Bitcast():
+            case ops.Bitcast():
                 return arithmetic.reinterpret(get[op.x.name], dtype_of(op.x), dtype_of(op.result))
-            case t.Reduce():
+            case ops.Reduce():
                 axis = op.x.as_tile.axes.index(op.axis)
                 return arithmetic.reduce(op.fn, get[op.x.name], dtype_of(op.x), axis)
-            case t.TopK():
+            case ops.TopK():
                 return self.top_k(op)
-            case t.Scan():
+            case ops.Scan():
                 axis = op.x.as_tile.axes.index(op.axis)
                 return arithmetic.scan(get[op.x.name], dtype_of(op.x), axis)
-            case t.ReduceBlocks():
+            case ops.ReduceBlocks():
                 axis, start = op.x.as_tile.axes.index(op.axis), self.range_of(op.axis).start
                 x, dtype = get[op.x.name], dtype_of(op.x)
                 return arithmetic.reduce_blocks(op.fn, x, dtype, axis, op.size, start)
-            case t.Index():
+            case ops.Index():
                 held = self.range_of(op.axis.as_axis.name)
                 return np.arange(held.start, held.stop, dtype=np.int32)
-            case t.End():
+            case ops.End():
                 return np.asarray(self.range_of(op.axis.as_axis.name).stop, np.int32)
-            case t.Block():
+            case ops.Block():
                 return np.asarray(self.range_of(op.axis.as_axis.name).start // op.size, np.int32)
-            case t.DimSize():
+            case ops.DimSize():
                 return np.asarray(self.arguments.size(op.dim), np.int32)
-            case t.Contract():
+            case ops.Contract():
                 return self.contract(op)
-            case t.Lookup():
+            case ops.Lookup():
                 table = self.arguments.tensors[op.table.name]
                 return _gather(table, [get[op.i.name]], get[op.i.name].shape)
-            case t.Load():
+            case ops.Load():
                 return self.load(op)
             case _:
                 raise NotImplementedError(f"the reference does not support {type(op).__name__}")
 
-    def top_k(self, op: t.TopK) -> Array:
+    def top_k(self, op: ops.TopK) -> Array:
         axes, into = op.result.as_tile.axes, op.into.as_axis.name
         own, count = self.range_of(op.axis), len(self.range_of(into))
         ordered = (*(a for a in axes if a != into), op.axis)
@@ -186,7 +187,7 @@ class _Evaluator:
         keep = tuple(slice(None) if a in own else None for a in axes)
         return held[keep] if axes else held
 
-    def contract(self, op: t.Contract) -> Array:
+    def contract(self, op: ops.Contract) -> Array:
         a, b = op.a.as_tile.axes, op.b.as_tile.axes
         shared = [x for x in a if x in b]
         where = [a.index(x) for x in shared], [b.index(x) for x in shared]
@@ -201,7 +202,7 @@ class _Evaluator:
             total = total + self.place(op.acc, axes).astype(wide)
         return arithmetic.round_total(total, dtype)
 
-    def operands(self, op: t.Contract) -> list[Array]:
+    def operands(self, op: ops.Contract) -> list[Array]:
         """What is multiplied; what factors make of it is not rounded."""
         found: list[Array] = []
         sides = factored(op, self.made) or ((op.a, []), (op.b, []))
@@ -247,7 +248,7 @@ class _Evaluator:
         names = [e.type.name for e in index if isinstance(e.type, Axis)]
         return tuple(found) if len(set(names)) == len(names) else None
 
-    def load(self, op: t.Load) -> Array:
+    def load(self, op: ops.Load) -> Array:
         tensor, axes = self.arguments.tensors[op.tensor.name], op.result.as_tile.axes
         simple = self.slices(tensor, op.index) if op.block == 1 else None
         if simple is not None:
@@ -261,7 +262,7 @@ class _Evaluator:
             index = [*others, *place]
         return _gather(tensor, index, shape)
 
-    def store(self, op: t.Store) -> None:
+    def store(self, op: ops.Store) -> None:
         tensor = self.arguments.tensors[op.tensor.name]
         axes = tuple(dict.fromkeys(a for e in op.index for a in _axes_of(e)))
         placed = self.place(op.value, axes)

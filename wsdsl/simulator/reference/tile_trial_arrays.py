@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, OneResult, Op, Value, operands
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import definitions, made_of, retype, rewrite, walk
 from wsdsl.ir.types import I32, Axis, DType, Sizes, Tensor, Tile
 from wsdsl.simulator.reference.arithmetic import Array, dtype_of, numpy_dtype
@@ -25,7 +25,7 @@ LARGEST_REACH = 1 << 18
 """Bounds the product of all dimensions whose indices must exceed a number."""
 LARGEST_DRAWN = 2.0
 """Of floats, times their scale."""
-BOUNDED = (*t.COMPARISONS, "min", "max")
+BOUNDED = (*ops.COMPARISONS, "min", "max")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +49,14 @@ def bounds(kernel: Kernel) -> tuple[float, ...]:
     """Powers of two below the numbers that a kernel compares with, the first of them: sums of
     values of that size get across such a bound in some tiles.
     """
-    ops = [*walk(kernel.body)]
-    compared = {v for op in ops if isinstance(op, t.Map) and op.fn in BOUNDED for v in op.args}
+    members = [*walk(kernel.body)]
+    compared = {
+        v for op in members if isinstance(op, ops.Map) and op.fn in BOUNDED for v in op.args
+    }
     numbers = [
         abs(float(op.value))
-        for op in ops
-        if isinstance(op, t.Constant) and op.result in compared and dtype_of(op.result).is_float
+        for op in members
+        if isinstance(op, ops.Constant) and op.result in compared and dtype_of(op.result).is_float
     ]
     usual = dict.fromkeys(2.0 ** round(np.log2(n)) for n in numbers if 4 < n < 2.0**100)
     return tuple(n / part for n in [*usual][:TRIALS] for part in (1, 2, 4))
@@ -66,17 +68,17 @@ def near_compared(kernel: Kernel) -> tuple[float, ...]:
     for NaN as `argmax` does, with the largest and the smallest drawn number, for ties.
     """
     found: dict[float, None] = {}
-    compared = [op for op in kernel.of(t.Map) if op.fn in t.COMPARISONS]
+    compared = [op for op in kernel.of(ops.Map) if op.fn in ops.COMPARISONS]
     counted = values_in_results(kernel)
     start = [v for op in compared if op.result in counted for v in op.args]
-    kinds = (t.Map, t.Cast, t.Full)
+    kinds = (ops.Map, ops.Cast, ops.Full)
     for _, op in made_of(start, kernel.definers, lambda op: isinstance(op, kinds)):
-        if isinstance(op, t.Constant) and not isinstance(op.value, bool):
+        if isinstance(op, ops.Constant) and not isinstance(op.value, bool):
             number = float(op.value)
             if np.isfinite(number):
                 found |= dict.fromkeys((number, number - 1, number + 1))
     # A value that is compared with itself: only NaN differs.
-    if any(op.fn in ("eq", "ne") and op.args[0] == op.args[1] for op in kernel.of(t.Map)):
+    if any(op.fn in ("eq", "ne") and op.args[0] == op.args[1] for op in kernel.of(ops.Map)):
         found |= dict.fromkeys((np.nan, -LARGEST_DRAWN, LARGEST_DRAWN))
     return tuple(found)
 
@@ -93,16 +95,16 @@ def reach(kernel: Kernel) -> dict[str, int]:
         dims = frozenset(dim for of_one, _ in parts for dim in of_one)
         number = max((n for _, n in parts), default=0)
         match op:
-            case t.Constant(value=int(value)):
+            case ops.Constant(value=int(value)):
                 number = abs(value)
-            case t.Index(axis=axis) | t.End(axis=axis) | t.Block(axis=axis):
+            case ops.Index(axis=axis) | ops.End(axis=axis) | ops.Block(axis=axis):
                 dims, number = frozenset((axis.as_axis.dim,)), getattr(op, "size", 0)
-            case t.Map(fn="floordiv" | "mod"):
+            case ops.Map(fn="floordiv" | "mod"):
                 number = math.prod(n + 1 for _, n in parts)
-            case t.ForTiles():
+            case ops.ForTiles():
                 dims |= {op.index.as_axis.dim}
             case _:
-                if not isinstance(op, t.Map | t.Cast | t.Full):
+                if not isinstance(op, ops.Map | ops.Cast | ops.Full):
                     continue
         number = min(number, LARGEST_REACH)
         if isinstance(op, OneResult):
@@ -116,10 +118,10 @@ def values_in_results(kernel: Kernel) -> set[Value]:
     """Values that do more than tell where something is loaded, which is the same for all tiles."""
     found: set[Value] = set()
     for op in reversed(kernel.ops):
-        if isinstance(op, t.Map | t.Cast) and op.result not in found:
+        if isinstance(op, ops.Map | ops.Cast) and op.result not in found:
             continue
         used = operands(op)
-        found |= {v for v in used if not isinstance(op, t.Load) or v.type != Tile(I32)}
+        found |= {v for v in used if not isinstance(op, ops.Load) or v.type != Tile(I32)}
     return found
 
 
@@ -136,7 +138,7 @@ def random_arrays(
         for p in kernel.params
         if isinstance(p.type, Tensor) and len(p.type.dims) == 1
     }
-    few = {op.dim for op in kernel.of(t.ForEach) if not op.init} - axes - packed
+    few = {op.dim for op in kernel.of(ops.ForEach) if not op.init} - axes - packed
     for p in kernel.params:
         if isinstance(p.type, Tile):
             asked = p.name in scalars
@@ -169,7 +171,7 @@ def random_arrays(
 
 def _with_small_blocks(op: Op) -> tuple[Op]:
     """Reduce the block size, so that small arrays have several blocks."""
-    if isinstance(op, t.ReduceBlocks):
+    if isinstance(op, ops.ReduceBlocks):
         return (dataclasses.replace(op, size=min(op.size, 2)),)
     return (op,)
 

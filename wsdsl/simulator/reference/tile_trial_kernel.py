@@ -8,8 +8,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import Namer, definitions, retype, with_regions
 from wsdsl.ir.types import DTYPES, Tensor, Tile
 from wsdsl.simulator.reference.arithmetic import F64, dtype_of, numpy_dtype, reinterpret
@@ -36,7 +36,7 @@ def _rounded(kernel: Kernel) -> set[Value]:
     found = {p for p in tensors if not p.as_tensor.dtype.is_float}
     for op in kernel.ops:
         match op:
-            case t.Store(accumulate=False) if dtype_of(_before_cast(op.value, kernel)).is_float:
+            case ops.Store(accumulate=False) if dtype_of(_before_cast(op.value, kernel)).is_float:
                 pass
             case _:
                 found -= {*operands(op)}
@@ -45,13 +45,13 @@ def _rounded(kernel: Kernel) -> set[Value]:
 
 def _before_cast(value: Value, kernel: Kernel) -> Value:
     made = kernel.definers.get(value)
-    return made.x if isinstance(made, t.Cast) else value
+    return made.x if isinstance(made, ops.Cast) else value
 
 
 def _unrounded(region: Region, kernel: Kernel, rounded: set[Value]) -> Region:
     def changed(op: Op) -> Op:
         op = with_regions(op, lambda inner: _unrounded(inner, kernel, rounded))
-        if isinstance(op, t.Store) and op.tensor in rounded:
+        if isinstance(op, ops.Store) and op.tensor in rounded:
             return dataclasses.replace(op, value=_before_cast(op.value, kernel))
         return op
 
@@ -67,18 +67,18 @@ def _doubled(kind: Any) -> Any:
 def _with_own_bits(region: Region, namer: Namer) -> Region:
     def changed(op: Op) -> Iterator[Op]:
         op = with_regions(op, lambda inner: _with_own_bits(inner, namer))
-        if not isinstance(op, t.Bitcast):
+        if not isinstance(op, ops.Bitcast):
             yield op
             return
         x, made = op.x, op.result
         if dtype_of(x).is_float:
             x = Value(namer.new("own"), x.type)
-            yield t.Cast(result=x, x=op.x, loc=op.loc)
+            yield ops.Cast(result=x, x=op.x, loc=op.loc)
         if dtype_of(made).is_float:
             made = Value(namer.new("own"), made.type)
         yield dataclasses.replace(op, x=x, result=made)
         if made != op.result:
-            yield t.Cast(result=op.result, x=made, loc=op.loc)
+            yield ops.Cast(result=op.result, x=made, loc=op.loc)
 
     return tuple(new for op in region for new in changed(op))
 

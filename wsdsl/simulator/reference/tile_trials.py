@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.ops import tile as t
 from wsdsl.ir.rewriter import Namer, with_regions
 from wsdsl.ir.types import BOOL, Axis, Sizes, Tensor, Tile
 from wsdsl.simulator.reference import tile_trial_arrays as inputs
@@ -86,9 +86,9 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
     found = 0
 
     def is_choice(op: Op) -> bool:
-        if isinstance(op, t.Map) and op.fn == "where":
+        if isinstance(op, ops.Map) and op.fn == "where":
             return op.args[0].type == Tile(BOOL) and op.result in counted
-        return isinstance(op, t.If)
+        return isinstance(op, ops.If)
 
     def with_choices(region: Region, way: Callable[[], bool]) -> Region:
         nonlocal found
@@ -98,10 +98,10 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
             if is_choice(op):
                 found += 1
                 chosen = Value(namer.new("chosen"), Tile(BOOL))
-                made.append(t.Constant(result=chosen, value=way(), loc=op.loc))
-                if isinstance(op, t.If):
+                made.append(ops.Constant(result=chosen, value=way(), loc=op.loc))
+                if isinstance(op, ops.If):
                     op = dataclasses.replace(op, cond=chosen)
-                elif isinstance(op, t.Map):
+                elif isinstance(op, ops.Map):
                     op = dataclasses.replace(op, args=(chosen, *op.args[1:]))
             made.append(op)
         return tuple(made)
@@ -138,7 +138,7 @@ def _cuts(kernel: Kernel, arrays: Mapping[str, Any], axis: str) -> tuple[int, ..
 
 
 def _walked(kernel: Kernel) -> set[Axis]:
-    return {op.index.as_axis for op in kernel.of(t.ForTiles)}
+    return {op.index.as_axis for op in kernel.of(ops.ForTiles)}
 
 
 def _compare(

@@ -16,7 +16,7 @@ import numpy as np
 
 from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops.mbarrier import LaunchGrid
+from wsdsl.ir.ops import LaunchGrid
 from wsdsl.simulator.reference.arithmetic import Array
 from wsdsl.simulator.reference.bound_arrays import GlobalTensor
 from wsdsl.simulator.state.smem_races import Access, Conflict, CopyIn, StoredOut, ThreadAccess

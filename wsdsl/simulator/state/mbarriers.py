@@ -70,7 +70,7 @@ class Barrier:
         component, epoch = self.initialised
         fence = self.clocks.fenced(self.clocks.init_fences, component, epoch)
         if fence is None:
-            return f"{self} is used, but no fence_barrier_init followed its initialization"
+            return f"{self} is used, but no fence_mbarrier_init followed its initialization"
         if int(self.clocks.seen[actors, component].min()) < fence:
             return f"{self} is used without a {meeting} after its initialization"
         return ""

@@ -7,8 +7,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Value, results_of, walk
-from wsdsl.ir.ops import fragment as f
 from wsdsl.ir.types import Fragment
 from wsdsl.simulator.reference.arithmetic import Array
 
@@ -17,18 +17,20 @@ def register_operands(kernel: Kernel) -> frozenset[str]:
     """The fragments that a wgmma reads, and those that lie in the same registers."""
     found: set[str] = set()
     for op in reversed(list(walk(kernel.body))):
-        if isinstance(op, f.Wgmma) and isinstance(op.a.type, Fragment):
+        if isinstance(op, ops.Wgmma) and isinstance(op.a.type, Fragment):
             found.add(op.a.name)
         elif _is_part(op) and op.result.name in found:
             found.add(op.x.name)
-        elif isinstance(op, f.Join) and op.result.name in found:
+        elif isinstance(op, ops.Join) and op.result.name in found:
             found.update(part.name for part in op.parts)
     return frozenset(found)
 
 
-def _is_part(op: Op) -> TypeGuard[f.Slice | f.ConvertLayout]:
+def _is_part(op: Op) -> TypeGuard[ops.Slice | ops.ConvertLayout]:
     """Whether its result lies in the registers of `x`."""
-    return isinstance(op, f.Slice) or (isinstance(op, f.ConvertLayout) and f.is_same_registers(op))
+    return isinstance(op, ops.Slice) or (
+        isinstance(op, ops.ConvertLayout) and ops.is_same_registers(op)
+    )
 
 
 class RegisterOperands:
@@ -44,7 +46,7 @@ class RegisterOperands:
                 # These run no code: their registers have been written before.
                 if _is_part(op):
                     fences = self._written.get(op.x.name, fences)
-                elif isinstance(op, f.Join):
+                elif isinstance(op, ops.Join):
                     fences = max(self._written.get(p.name, fences) for p in op.parts)
                 self._written[result.name] = fences
 

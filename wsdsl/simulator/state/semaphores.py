@@ -58,7 +58,7 @@ class Flags:
         """A plain store, which releases nothing."""
         history = self._history(at, before)
         if not self._seen(history[-1], actors):
-            return "it is unordered with an arrive_flag on that flag"
+            return "it is unordered with an semaphore_arrive on that flag"
         epoch = int(self.clocks.own[actors.start])
         history.append(_Change(after, actors.start, epoch, self.clocks.empty(), plain=True))
         return ""

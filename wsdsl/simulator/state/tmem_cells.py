@@ -1,7 +1,7 @@
 """Tensor memory as cells of 32 bits, who has reached which columns of it, and the products of one
 thread, which run in the order of their issue.
 
-Threads may rely on another's accesses from the `tensor_fence(after=True)` on that followed what
+Threads may rely on another's accesses from the `tcgen05_fence(after=True)` on that followed what
 told them of it. So accesses of columns are checked by what their thread had seen at its last such
 fence.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS, LANES, WARP_LANES
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops.tcgen05 import TensorCommit, TensorProduct
+from wsdsl.ir.ops import Tcgen05Commit, Tcgen05Mma
 from wsdsl.simulator.reference.arithmetic import Array
 from wsdsl.simulator.state.mbarriers import Barrier, RemoteArrival
 from wsdsl.simulator.state.smem_bytes import Region
@@ -97,24 +97,24 @@ class PipeAccess(Access):
             return ""
         commits = [c for c in self.pipe.commits if c.number > self.number]
         if not commits:
-            return "no tensor_commit follows that MMA"
+            return "no tcgen05_commit follows that MMA"
         for commit in commits:
             for barrier, phase in zip(commit.barriers, commit.phases, strict=False):
                 if int(clocks.seen[actors, barrier.component].min()) > phase:
                     return ""
         on = commits[0].barriers[0]
-        told = f"no wait has completed a phase of {on}, on which its tensor_commit counts,"
-        return f"{told} with a tensor_fence(after=True) before the access"
+        told = f"no wait has completed a phase of {on}, on which its tcgen05_commit counts,"
+        return f"{told} with a tcgen05_fence(after=True) before the access"
 
 
 @dataclass(eq=False)
 class CellAccess(Access):
-    """A warpgroup's load, or store: over once the wait for it and then a `tensor_fence` have
+    """A warpgroup's load, or store: over once the wait for it and then a `tcgen05_fence` have
     followed it.
     """
 
     by: slice
-    wait: str = "tensor_wait"
+    wait: str = "tcgen05_wait_ld"
     waited: bool = False
     epochs: Clock | None = None
 
@@ -122,12 +122,12 @@ class CellAccess(Access):
         if actors == self.by and self.waited:
             return ""  # A warp's lanes are its own.
         if self.epochs is None:
-            return "no tensor_fence follows it" if self.waited else f"no {self.wait} covers it"
+            return "no tcgen05_fence follows it" if self.waited else f"no {self.wait} covers it"
         # A warp's lanes have read together, so one of its threads is enough.
         late = clocks.seen[actors, self.by] >= self.epochs
         if late.reshape(len(late), -1, 2).any(axis=2).all():
             return ""
-        return "this is not ordered after its tensor_fence"
+        return "this is not ordered after its tcgen05_fence"
 
 
 @dataclass(eq=False)
@@ -136,7 +136,7 @@ class Commit:
     that are other CTAs', of which the thread `by` is told `who`.
     """
 
-    op: TensorCommit
+    op: Tcgen05Commit
     number: int
     barriers: list[Barrier]
     arrive: Callable[[Barrier], None]
@@ -187,7 +187,7 @@ class CellCopy:
 class CellProduct:
     """Its operands are read, and its sums written, when it runs."""
 
-    op: TensorProduct
+    op: Tcgen05Mma
     memory: TensorMemory
     sums: Region
     operands: tuple[Callable[[], Array], Callable[[], Array]]

@@ -11,7 +11,7 @@ import numpy as np
 from wsdsl.ir.hardware.block_scale_factors import WARP_ROWS, WORD, kind_of, word_columns
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS, SHAPE, place_of
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
-from wsdsl.ir.ops.tcgen05 import StoreScales, TensorProduct
+from wsdsl.ir.ops import StoreScaleFactors, Tcgen05Mma
 from wsdsl.ir.types import DTYPES, F32
 from wsdsl.simulator.ops.smem import read_by_warps
 from wsdsl.simulator.reference.arithmetic import Array, convert, numpy_dtype
@@ -22,7 +22,7 @@ from wsdsl.simulator.warpgroup import SharedItems, State, Warpgroup
 Fetch = Callable[[], Array]
 
 
-def words_in_shared(wg: Warpgroup, op: StoreScales) -> Array:
+def words_in_shared(wg: Warpgroup, op: StoreScaleFactors) -> Array:
     """By row and word, as each of the warps reads them in SMEM."""
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.shared_state.name]
@@ -56,7 +56,7 @@ def word_cells(first: int, rows: int) -> Region:
 
 def scaled_operands(
     wg: Warpgroup,
-    op: TensorProduct,
+    op: Tcgen05Mma,
     memory: TensorMemory,
     read: PipeAccess,
     operands: tuple[Fetch, Fetch],
@@ -74,7 +74,7 @@ def _times(operand: Fetch, scales: Fetch) -> Array:
 
 
 def _scales(
-    wg: Warpgroup, op: TensorProduct, memory: TensorMemory, read: PipeAccess, column: int, rows: int
+    wg: Warpgroup, op: Tcgen05Mma, memory: TensorMemory, read: PipeAccess, column: int, rows: int
 ) -> Fetch:
     """Check the reads of one operand's; what fetches them, one an element."""
     assert op.scales is not None and op.scale_state is not None

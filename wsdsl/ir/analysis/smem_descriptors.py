@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.wgmma_shapes import K_BYTES, k_step
-from wsdsl.ir.ops.fragment import MatrixOperand
+from wsdsl.ir.ops import SmemDescriptor
 from wsdsl.ir.types import DTYPES
 
 MODE_BITS = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
@@ -57,7 +57,7 @@ def layout(
     return OperandLayout(leading, stride, steps, per_start, start_unit, high)
 
 
-def layout_of(op: MatrixOperand) -> OperandLayout:
+def layout_of(op: SmemDescriptor) -> OperandLayout:
     """From the first step that it has."""
     dtype = DTYPES[op.dtype]
     # Of halves of bytes lines run along K, and are told in bytes.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from wsdsl.ir.hardware.block_scale_factors import ROWS, kind_of, scale_columns, scaled_descriptor
 from wsdsl.ir.hardware.tcgen05_shapes import KINDS, instruction_descriptor
 from wsdsl.ir.hardware.wgmma_shapes import k_step
-from wsdsl.ir.ops.tcgen05 import TensorProduct, TensorStore
+from wsdsl.ir.ops import Tcgen05Mma, Tcgen05St
 from wsdsl.ir.types import DTYPES
 
 
@@ -34,7 +34,7 @@ WIDEST = 128
 """Columns that one instruction loads or stores."""
 
 
-def stored_shape(op: TensorStore) -> str:
+def stored_shape(op: Tcgen05St) -> str:
     return "16x256b" if op.value.as_fragment.dtype.bits == 32 else "16x128b"
 
 
@@ -49,7 +49,7 @@ def at_once(columns: int) -> Iterator[tuple[int, int]]:
         first += width
 
 
-def instructions(op: TensorProduct) -> list[Instruction]:
+def instructions(op: Tcgen05Mma) -> list[Instruction]:
     """In their order."""
     a, b = (DTYPES[name] for name in op.dtypes)
     if op.scales is None:

@@ -1,0 +1,68 @@
+"""SCHEDULED: barriers of whole warps, warpgroups, CTAs and clusters, and proxy fences."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import (
+    SCHEDULED,
+    Op,
+    Value,
+    op_class,
+)
+
+
+@op_class(SCHEDULED, "cta")
+class SyncCta(Op):
+    """bar.sync 0: synchronize all threads of the CTA."""
+
+
+@op_class(SCHEDULED, "cta")
+class SyncCluster(Op):
+    """barrier.cluster: synchronize all threads of the cluster, which see each other's writes;
+    with `relaxed` only the barriers that a `fence_mbarrier_init` followed, which costs no fence.
+    """
+
+    relaxed: bool = False
+
+
+@op_class(())
+class _NamedBarrier(Op):
+    """Base of ops that are about one of several named barriers."""
+
+    barrier: int
+    num_warpgroups: int
+    item: Value | None = None
+    num: int = 1
+
+    @property
+    def numbers(self) -> range:
+        """The barriers that it may be about."""
+        return range(self.barrier, self.barrier + self.num)
+
+
+@op_class(SCHEDULED, "warpgroup")
+class NamedBarrierSync(_NamedBarrier):
+    """bar.sync: all threads of the warpgroup wait at the CTA's named barrier `barrier` (1 to 15),
+    until `num_warpgroups` whole warpgroups have arrived, by this op or by `named_barrier_arrive`.
+    They then see the earlier accesses of those. With `item` (i32, 0 to `num` - 1) it is the barrier
+    `barrier` + `item`, and may be another one for each warpgroup.
+    """
+
+
+@op_class(SCHEDULED, "warpgroup")
+class NamedBarrierArrive(_NamedBarrier):
+    """bar.arrive: like `named_barrier_sync`, but go on without waiting for the others."""
+
+
+@op_class(SCHEDULED, "warps")
+class SyncWarp(Op):
+    """bar.warp.sync: synchronize the threads of each warp, which see each other's SMEM accesses."""
+
+
+@op_class(SCHEDULED, "any")
+class FenceAsyncProxy(Op):
+    """fence.proxy.async: the running threads' SMEM writes become visible to TMA and wgmma, for
+    threads that synchronize with them afterwards. `everywhere`: so do their writes to global
+    memory, and TMA may overwrite elements that they read there.
+    """
+
+    everywhere: bool = False

@@ -1,0 +1,49 @@
+"""SCHEDULED: fragments that CTAs of a cluster send each other (DSMEM)."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import (
+    SCHEDULED,
+    OneResult,
+    Op,
+    Value,
+    op_class,
+)
+
+
+@op_class(SCHEDULED, "warpgroup")
+class SendFragment(Op):
+    """Each thread of the warpgroup starts to write what it holds of the fragment `value` (64 x w,
+    elements of four bytes) to item `state.stage` of `shared` of CTA `cta` (i32, a rank in the
+    cluster), `offset` (and `shift`, an i32) bytes in: blocks of 64 x 8, in each of them the 4
+    elements that thread after thread holds. When they are there, its bytes are counted on that
+    CTA's `barriers` at the state's stage (st.async).
+    """
+
+    value: Value
+    shared: Value
+    offset: int = 0
+    shift: Value | None = None
+    state: Value
+    barriers: Value
+    cta: Value
+
+
+@op_class(SCHEDULED, "warpgroup")
+class ReceiveFragment(OneResult):
+    """Read a fragment (64 x w) that `send_fragment` wrote to item `state.stage` of `shared`,
+    `offset` (and `shift`, an i32) bytes in: each thread what that of its number has sent.
+    """
+
+    shared: Value
+    offset: int = 0
+    shift: Value | None = None
+    state: Value
+
+
+BLOCK_ROWS, BLOCK_COLUMNS = 64, 8
+HELD = 4
+"""Elements of a block that a thread holds."""
+ELEMENT_BYTES = 4
+HELD_BYTES = HELD * ELEMENT_BYTES
+BLOCK_BYTES = BLOCK_ROWS * BLOCK_COLUMNS * ELEMENT_BYTES

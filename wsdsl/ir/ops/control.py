@@ -1,0 +1,56 @@
+"""Control flow: loops and the election of one thread (SCHEDULED); `if` and `yield` (all levels)."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import (
+    ALL,
+    SCHEDULED,
+    ManyResults,
+    Op,
+    Region,
+    Value,
+    binds,
+    op_class,
+)
+
+
+@op_class(SCHEDULED, "any")
+class ForRange(ManyResults):
+    """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`. With
+    `claimed` each index but the first is what the iteration before has carried last, an i32 in the
+    place of `index + step`: the loop goes on while that is less than `stop`.
+    """
+
+    index: Value = binds()
+    start: Value
+    stop: Value
+    step: Value
+    claimed: bool = False
+    init: tuple[Value, ...] = ()
+    args: tuple[Value, ...] = binds(())
+    body: Region = ()
+
+
+@op_class(SCHEDULED, "warps")
+class Elect(Op):
+    """One thread runs `body`: thread 0 of the CTA, or in a partition an elected thread of the first
+    warp of its first warpgroup. The others go on.
+    """
+
+    body: Region = ()
+
+
+@op_class(ALL, "any")
+class If(ManyResults):
+    """Run `then` where the scalar `cond` holds, else `orelse`; both end in a `yield`."""
+
+    cond: Value
+    then: Region = ()
+    orelse: Region = ()
+
+
+@op_class(ALL, "any")
+class Yield(Op):
+    """End a region with the values that it yields; always the last op of a loop's or if's."""
+
+    values: tuple[Value, ...] = ()

@@ -1,0 +1,104 @@
+"""SCHEDULED: workspaces, and accesses of threads to GMEM."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import SCHEDULED, OneResult, Op, Value, op_class
+
+
+@op_class(("partitioned", "scheduled"), "kernel")
+class AllocateGlobal(OneResult):
+    """A workspace that the runtime allocates for one launch at a time: `each`
+    rows of its first dimension per entry of the grid's tile scheduler. With `zeroed` it has zeros
+    at first, and the kernel resets it to zeros; else it is undefined. With `fragments` its
+    elements are in the order of registers: blocks of 64 rows by 8 columns, in each of them the 4
+    elements of thread after thread of a warpgroup. It is then read and written as fragments
+    of whole blocks only.
+    """
+
+    each: int
+    zeroed: bool = False
+    fragments: bool = False
+
+
+@op_class(SCHEDULED, "warpgroup")
+class ThreadLoad(Op):
+    """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
+    `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
+    one) and `columns` along the contiguous dimension. Elements outside the tensor are 0; the
+    coordinates of rows and columns are not negative. Complete when it returns, in the generic
+    proxy. Takes any stride and alignment.
+    """
+
+    tensor: Value
+    coordinates: tuple[Value, ...]
+    row_dim: int
+    rows: int
+    columns: int
+    swizzle: str
+    shared: Value
+    offset: int = 0
+    state: Value
+
+
+@op_class(SCHEDULED, "warpgroup")
+class ThreadStore(Op):
+    """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
+    `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`; warp i's lies
+    i boxes further along `row_dim`. It begins `apart` * i bytes in, or with 0 as far as quarters of
+    the item are apart. Elements outside the tensor are dropped; the coordinates of rows and
+    columns are not negative. Complete when it returns, in the generic proxy. Takes any stride and
+    alignment. `accumulate` is as of `tma_store`.
+    """
+
+    tensor: Value
+    coordinates: tuple[Value, ...]
+    box: tuple[int, ...]
+    swizzle: str
+    row_dim: int
+    shared: Value
+    item: Value
+    apart: int = 0
+    accumulate: bool = False
+
+
+@op_class(SCHEDULED, "any")
+class LoadGlobal(OneResult):
+    """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
+    fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
+    With `vector` this number of adjacent columns is aligned and contiguous in the last dimension:
+    2, or the columns of a lane, of at most 16 bytes. `in_order`: not before the ops before it, so
+    that it uses no registers until then. `only` (bools of rows): other rows are undefined.
+    """
+
+    tensor: Value
+    index: tuple[Value, ...] = ()
+    vector: int = 1
+    in_order: bool = False
+    only: Value | None = None
+
+
+@op_class(SCHEDULED, "any")
+class StoreGlobal(Op):
+    """Write `value` directly, indexed like `load_global` (value and indices broadcast together);
+    a value of one row or column is written once per warpgroup. `value` has the tensor's
+    dtype. `accumulate` adds atomically. With `pred` (a bool scalar) only where it holds.
+    """
+
+    tensor: Value
+    index: tuple[Value, ...] = ()
+    value: Value
+    vector: int = 1
+    accumulate: bool = False
+    pred: Value | None = None
+
+
+@op_class(SCHEDULED, "warpgroup")
+class PrefetchTile(Op):
+    """All 128 threads of the warpgroup prefetch the tile that `thread_load` would copy to L2: the
+    lines of L2 with every 128th byte of a row, but beyond the tensor's end. No thread waits."""
+
+    tensor: Value
+    coordinates: tuple[Value, ...]
+    row_dim: int
+    rows: int
+    columns: int

@@ -1,0 +1,86 @@
+"""SCHEDULED: the launch, indices of CTAs and warpgroups, and registers per thread."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import (
+    SCHEDULED,
+    OneResult,
+    Op,
+    Value,
+    op_class,
+)
+
+
+@op_class(SCHEDULED, "kernel")
+class LaunchGrid(Op):
+    """The number of work items: the product, over (dimension, size), of their quotients, rounded
+    up. A cluster of `cluster` CTAs with consecutive indices processes each. "grid" launches one
+    cluster per item, "persistent" at most as many as run at the same time. "dynamic" launches one
+    per item, too, and running clusters claim clusters that have not started (CLC). "split_k" and
+    "stream_k" split items along `contraction`, one (dimension, size), and launch no more than run
+    at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` is the number of splits; with
+    `together` all of them must run at the same time. `sharing` CTAs of a cluster share the
+    accumulators of an item. If items are `overlapping`, several store the same elements, each with
+    the same bits; no other op writes or reads these. Registers are left for `ctas_per_sm` CTAs.
+    `narrower` is subtracted from the size of number `narrowed`.
+    """
+
+    tiles: tuple[tuple[str, int], ...]
+    scheduler: str = "persistent"
+    cluster: int = 1
+    contraction: tuple[tuple[str, int], ...] = ()
+    splits: int = 0
+    together: bool = False
+    sharing: int = 1
+    overlapping: bool = False
+    ctas_per_sm: int = 1
+    narrower: Value | None = None
+    narrowed: int = 0
+
+
+@op_class(("partitioned", "scheduled"), "kernel")
+class LaunchNarrowing(OneResult):
+    """By how many columns of wgmma's N the tiles of this launch are narrower than the kernel's
+    widest: a multiple of 8, below 8 * `widths`; i32. An op that takes it as `narrower` states the
+    extents of the widest tiles, from which it is subtracted.
+    """
+
+    widths: int
+
+
+@op_class(SCHEDULED, "any", pure=True)
+class CtaIndex(OneResult):
+    """The index of this CTA in the grid; i32."""
+
+
+@op_class(SCHEDULED, "any", pure=True)
+class NumCtas(OneResult):
+    """The number of CTAs in the grid; i32."""
+
+
+@op_class(SCHEDULED, "any", pure=True)
+class ClusterIndex(OneResult):
+    """The index of this CTA's cluster in the grid: `cta_index` by the cluster's size; i32."""
+
+
+@op_class(SCHEDULED, "any", pure=True)
+class NumClusters(OneResult):
+    """The number of clusters in the grid; i32."""
+
+
+@op_class(SCHEDULED, "any", pure=True)
+class CtaRank(OneResult):
+    """The index of this CTA in its cluster; i32."""
+
+
+@op_class(SCHEDULED, "any", pure=True)
+class WarpgroupIndex(OneResult):
+    """The index of the executing warpgroup in its partition; i32, warp-uniform."""
+
+
+@op_class(SCHEDULED, "warpgroup")
+class Setmaxnreg(Op):
+    """setmaxnreg: give registers back (`increase=False`) or take them, to `count` a thread."""
+
+    count: int
+    increase: bool

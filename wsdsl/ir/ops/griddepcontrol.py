@@ -1,0 +1,26 @@
+"""SCHEDULED: programmatic dependent launch (griddepcontrol)."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import (
+    SCHEDULED,
+    Op,
+    op_class,
+)
+
+
+@op_class(SCHEDULED, "any")
+class GriddepWait(Op):
+    """griddepcontrol.wait: a kernel with this op may start before the previous kernel on the
+    stream is complete (programmatic dependent launch); here each thread waits for that, and sees
+    its writes. No op before this one may access GMEM. It precedes the partitions, or is in each of
+    them but those that only read tensors of `Schedule.pdl_independent`.
+    """
+
+
+@op_class(SCHEDULED, "any")
+class GriddepLaunchDependents(Op):
+    """griddepcontrol.launch_dependents: once every CTA of the grid has run it, the next kernel on
+    the stream may start, if it waits for this one by itself. It comes after `griddep_wait`, so
+    that at most the previous kernel still runs when a kernel starts.
+    """

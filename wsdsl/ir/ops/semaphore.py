@@ -1,0 +1,39 @@
+"""SCHEDULED: semaphores in GMEM, by which CTAs wait for each other."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import (
+    SCHEDULED,
+    Op,
+    Value,
+    op_class,
+)
+
+
+@op_class(SCHEDULED, "any")
+class SemaphoreArrive(Op):
+    """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
+    (or `by`, an i32) to `tensor` (of i32) at `index`; with `wrap` (an i32) it adds 1, or resets a
+    flag of `wrap` to 0. A thread that waits for the flag sees the earlier accesses of this thread,
+    and of threads that had synchronized with it; not so without `release` (red.relaxed.gpu), which
+    saves the wait until all of these have reached the L2.
+    """
+
+    tensor: Value
+    index: tuple[Value, ...]
+    amount: int = 1
+    by: Value | None = None
+    wrap: Value | None = None
+    release: bool = True
+
+
+@op_class(SCHEDULED, "any")
+class SemaphoreWait(Op):
+    """Wait until `tensor` (of i32) at `index` is at least `count` (i32), polling with
+    ld.acquire.gpu. Every thread that runs it waits and then sees what came before the arrivals.
+    The CTAs that arrive must be running: those of one cluster do, and all of a "persistent" grid.
+    """
+
+    tensor: Value
+    index: tuple[Value, ...]
+    count: Value
