@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir.effects import Effects
 from wsdsl.ir.hardware.target import Target, target_of
 from wsdsl.ir.op_fields import FieldKind, fields_of, names_of, op_name
 from wsdsl.ir.plan import Plan
@@ -173,6 +174,12 @@ class Op:
     _inside = _Once(lambda op, _: tuple([o for r in op._regions for o in walk(r)]), "region")
     _within = _Once(lambda op, _: tuple([v for r in op._regions for v in defined(r)]), "region")
     _used = _Once(lambda op, _: tuple([v for r in op._regions for v in uses(r)]), "region")
+
+    def effects(self, made: Makers) -> Effects:
+        """Yield the accesses, arrivals, waits and fences of the op, in order; `made`: all makers of
+        the kernel (`Kernel.definers`).
+        """
+        return ()
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in fields_of(type(self)))

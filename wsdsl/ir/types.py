@@ -13,7 +13,7 @@ Role = Literal["rows", "columns", ""]
 Layout = Literal["accumulator", "operand"]
 
 
-THREADS = 128
+THREADS, WARPS = 128, 4
 """Of a warpgroup, which holds a fragment."""
 
 

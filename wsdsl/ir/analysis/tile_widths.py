@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
 from wsdsl.ir.tile_scheduler import Extents, count_work
 
-WIDTH_STEP = 8
-"""Columns of wgmma's N from one width to the next."""
 OVERHEAD = 16
 """Time of a tile without its products, as a number of columns. The model gives the chosen width at
 most 0.4 % more time in the mean than the best width for more than 64 columns, else at most 1 %

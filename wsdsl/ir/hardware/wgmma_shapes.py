@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from wsdsl.ir.types import F32, I32, DType
 
+WIDTH_STEP = 8
+"""Columns of N from one width of a launch to the next."""
 ROWS = 64
 MAX_COLUMNS = 256
 COLUMN_STEP = 8

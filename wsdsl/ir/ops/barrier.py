@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.effects import Arrive, Effects, Fence, Wait
 from wsdsl.ir.op import (
     SCHEDULED,
+    Makers,
     Op,
     Value,
     op_class,
@@ -14,6 +16,10 @@ from wsdsl.ir.op import (
 class SyncCta(Op):
     """bar.sync 0: synchronize all threads of the CTA."""
 
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive("cta")
+        yield Wait("cta")
+
 
 @op_class(SCHEDULED, "cta")
 class SyncCluster(Op):
@@ -22,6 +28,10 @@ class SyncCluster(Op):
     """
 
     relaxed: bool = False
+
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive("cluster")
+        yield Wait("cluster")
 
 
 @op_class(())
@@ -47,15 +57,26 @@ class NamedBarrierSync(_NamedBarrier):
     `barrier` + `item`, and may be another one for each warpgroup.
     """
 
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive("named barrier", item=self.item, numbers=self.numbers)
+        yield Wait("named barrier", item=self.item, numbers=self.numbers)
+
 
 @op_class(SCHEDULED, "warpgroup")
 class NamedBarrierArrive(_NamedBarrier):
     """bar.arrive: like `named_barrier_sync`, but go on without waiting for the others."""
 
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive("named barrier", item=self.item, numbers=self.numbers)
+
 
 @op_class(SCHEDULED, "warps")
 class SyncWarp(Op):
     """bar.warp.sync: synchronize the threads of each warp, which see each other's SMEM accesses."""
+
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive("warp")
+        yield Wait("warp")
 
 
 @op_class(SCHEDULED, "any")
@@ -66,3 +87,8 @@ class FenceAsyncProxy(Op):
     """
 
     everywhere: bool = False
+
+    def effects(self, made: Makers) -> Effects:
+        yield Fence("smem")
+        if self.everywhere:
+            yield Fence("gmem")

@@ -11,8 +11,10 @@ cluster read each answer, which is the next index of their loop over tiles, and 
 
 from __future__ import annotations
 
+from wsdsl.ir.effects import Access, Arrive, Effects, whole
 from wsdsl.ir.op import (
     SCHEDULED,
+    Makers,
     OneResult,
     Op,
     Value,
@@ -40,6 +42,12 @@ class ClcTryCancel(Op):
     barriers: Value
     ctas: int = 1
 
+    def effects(self, made: Makers) -> Effects:
+        where = self.shared, self.state, whole(0, ANSWER_BYTES)
+        yield Access("write", "smem", *where, asynchronous=True, ctas=self.ctas)
+        bytes = -ANSWER_BYTES
+        yield Arrive("mbarrier", self.barriers, self.state, 0, bytes, "one", ctas=self.ctas)
+
 
 @op_class(SCHEDULED, "any")
 class ClcQueryCancel(OneResult):
@@ -51,3 +59,6 @@ class ClcQueryCancel(OneResult):
     shared: Value
     state: Value
     ctas: int = 1
+
+    def effects(self, made: Makers) -> Effects:
+        yield Access("read", "smem", self.shared, self.state, whole(0, ANSWER_BYTES))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.effects import Access, Arrive, Effects, scaled, whole
 from wsdsl.ir.op import (
     SCHEDULED,
+    Makers,
     OneResult,
     Op,
     Value,
@@ -28,6 +30,13 @@ class SendFragment(Op):
     barriers: Value
     cta: Value
 
+    def effects(self, made: Makers) -> Effects:
+        kind = self.value.as_fragment
+        size = kind.rows * kind.columns * kind.dtype.bytes
+        spans = whole(self.offset, size, *scaled(self.shift, 1), align=HELD_BYTES)
+        yield Access("write", "smem", self.shared, self.state, spans, cta=self.cta)
+        yield Arrive("mbarrier", self.barriers, self.state, 0, -size, cta=self.cta)
+
 
 @op_class(SCHEDULED, "warpgroup")
 class ReceiveFragment(OneResult):
@@ -39,6 +48,12 @@ class ReceiveFragment(OneResult):
     offset: int = 0
     shift: Value | None = None
     state: Value
+
+    def effects(self, made: Makers) -> Effects:
+        kind = self.result.as_fragment
+        size = kind.rows * kind.columns * kind.dtype.bytes
+        spans = whole(self.offset, size, *scaled(self.shift, 1), align=HELD_BYTES)
+        yield Access("read", "smem", self.shared, self.state, spans)
 
 
 BLOCK_ROWS, BLOCK_COLUMNS = 64, 8

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import SCHEDULED, OneResult, Op, Value, op_class
+import math
+
+from wsdsl.ir.effects import Access, Effects, whole
+from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
+from wsdsl.ir.ops.tma import Boxes
 
 
 @op_class(("partitioned", "scheduled"), "kernel")
@@ -39,9 +43,14 @@ class ThreadLoad(Op):
     offset: int = 0
     state: Value
 
+    def effects(self, made: Makers) -> Effects:
+        size = self.rows * self.columns * self.tensor.as_tensor.dtype.bits // 8
+        yield Access("read", "gmem", self.tensor)
+        yield Access("write", "smem", self.shared, self.state, whole(self.offset, size))
+
 
 @op_class(SCHEDULED, "warpgroup")
-class ThreadStore(Op):
+class ThreadStore(Boxes, Op):
     """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
     `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`; warp i's lies
     i boxes further along `row_dim`. It begins `apart` * i bytes in, or with 0 as far as quarters of
@@ -60,6 +69,11 @@ class ThreadStore(Op):
     apart: int = 0
     accumulate: bool = False
 
+    def effects(self, made: Makers) -> Effects:
+        size = self.tensor.as_tensor.dtype.size(math.prod(self.box))
+        yield Access("read", "smem", self.shared, self.item, self.spans(size))
+        yield Access("add" if self.accumulate else "write", "gmem", self.tensor)
+
 
 @op_class(SCHEDULED, "any")
 class LoadGlobal(OneResult):
@@ -76,6 +90,9 @@ class LoadGlobal(OneResult):
     in_order: bool = False
     only: Value | None = None
 
+    def effects(self, made: Makers) -> Effects:
+        yield Access("read", "gmem", self.tensor)
+
 
 @op_class(SCHEDULED, "any")
 class StoreGlobal(Op):
@@ -90,6 +107,9 @@ class StoreGlobal(Op):
     vector: int = 1
     accumulate: bool = False
     pred: Value | None = None
+
+    def effects(self, made: Makers) -> Effects:
+        yield Access("add" if self.accumulate else "write", "gmem", self.tensor)
 
 
 @op_class(SCHEDULED, "warpgroup")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.effects import Arrive, Effects, Wait
 from wsdsl.ir.op import (
     SCHEDULED,
+    Makers,
     Op,
     op_class,
 )
@@ -17,6 +19,9 @@ class GriddepWait(Op):
     them but those that only read tensors of `Schedule.pdl_independent`.
     """
 
+    def effects(self, made: Makers) -> Effects:
+        yield Wait("grid")
+
 
 @op_class(SCHEDULED, "any")
 class GriddepLaunchDependents(Op):
@@ -24,3 +29,6 @@ class GriddepLaunchDependents(Op):
     the stream may start, if it waits for this one by itself. It comes after `griddep_wait`, so
     that at most the previous kernel still runs when a kernel starts.
     """
+
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive("grid")

@@ -7,7 +7,11 @@ neutral value of a float is -0.0.
 
 from __future__ import annotations
 
-from wsdsl.ir.op import SCHEDULED, Op, Value, op_class
+import math
+
+from wsdsl.ir.effects import RANK, Access, Effects, Span, whole
+from wsdsl.ir.hardware.histogram_layout import VECTOR, WARP, WORD, counter_bytes, share_of
+from wsdsl.ir.op import SCHEDULED, Makers, Op, Value, op_class
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -21,6 +25,12 @@ class ClearBins(Op):
     extents: tuple[int, ...]
     copies: int = 1
     by: int = 1
+
+    def effects(self, made: Makers) -> Effects:
+        size = counter_bytes(self.extents, self.copies)
+        each = share_of(size, self.by, VECTOR)
+        spans = ((Span(0, each, ((RANK, each),), limit=size),),)
+        yield Access("write", "smem", self.shared, spans=spans)
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -38,6 +48,11 @@ class AddBins(Op):
     copies: int = 1
     pred: Value | None = None
 
+    def effects(self, made: Makers) -> Effects:
+        spans = whole(0, counter_bytes(self.extents, self.copies))
+        yield Access("add", "smem", self.shared, spans=spans)
+        yield Access("add", "gmem", self.tensor)
+
 
 @op_class(SCHEDULED, "warpgroup")
 class StoreBins(Op):
@@ -51,3 +66,10 @@ class StoreBins(Op):
     extents: tuple[int, ...]
     copies: int = 1
     by: int = 1
+
+    def effects(self, made: Makers) -> Effects:
+        size = counter_bytes(self.extents, self.copies)
+        each = share_of(math.prod(self.extents), self.by, WARP) * WORD * self.copies
+        spans = ((Span(0, each, ((RANK, each),), limit=size),),)
+        yield Access("take", "smem", self.shared, spans=spans)
+        yield Access("add", "gmem", self.tensor)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.effects import Access, Arrive, Effects, Fence, Wait
 from wsdsl.ir.op import (
     SCHEDULED,
+    Makers,
     OneResult,
     Op,
     Value,
@@ -28,12 +30,18 @@ class MbarrierInit(Op):
 
     barriers: Value
 
+    def effects(self, made: Makers) -> Effects:
+        yield Access("write", "mbarrier", self.barriers)
+
 
 @op_class(SCHEDULED, "one")
 class FenceMbarrierInit(Op):
     """fence.mbarrier_init: make the initialized barriers visible to the async proxy; the
     initializing thread runs it.
     """
+
+    def effects(self, made: Makers) -> Effects:
+        yield Fence("mbarrier")
 
 
 @op_class(SCHEDULED, "any", pure=True)
@@ -62,6 +70,9 @@ class MbarrierWait(Op):
     barriers: Value
     state: Value
 
+    def effects(self, made: Makers) -> Effects:
+        yield Wait("mbarrier", self.barriers, self.state)
+
 
 @op_class(SCHEDULED, "any")
 class MbarrierArrive(Op):
@@ -78,6 +89,12 @@ class MbarrierArrive(Op):
     each_warp: bool = False
     each_thread: bool = False
 
+    def effects(self, made: Makers) -> Effects:
+        threads = "all" if self.each_thread else "warps" if self.each_warp else "one"
+        yield Arrive(
+            "mbarrier", self.barriers, self.state, threads=threads, pred=self.pred, cta=self.cta
+        )
+
 
 @op_class(SCHEDULED, "one")
 class MbarrierArriveExpectTx(Op):
@@ -92,3 +109,8 @@ class MbarrierArriveExpectTx(Op):
     narrower: Value | None = None
     line_bytes: int = 0
     cta: Value | None = None
+
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive(
+            "mbarrier", self.barriers, self.state, tx=self.tx_bytes, threads="one", cta=self.cta
+        )

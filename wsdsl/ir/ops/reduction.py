@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.effects import RANK, Access, Arrive, Effects, Span, Term, scaled, whole
+from wsdsl.ir.hardware.histogram_layout import WORD
 from wsdsl.ir.op import (
     SCHEDULED,
+    Makers,
     OneResult,
     Op,
     Unary,
     Value,
     op_class,
 )
+from wsdsl.ir.types import WARPS, Fragment
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -35,6 +39,29 @@ class StorePartials(Op):
     barriers: Value | None = None
     state: Value | None = None
 
+    def effects(self, made: Makers) -> Effects:
+        spans = tuple([self._part(warp) for warp in range(WARPS)])
+        yield Access("write", "smem", self.shared, self.state, spans, ctas=self.ctas)
+        if self.barriers is not None:
+            bytes = sum(span.size for warp in spans for span in warp)
+            yield Arrive("mbarrier", self.barriers, self.state, 0, -bytes, ctas=self.ctas)
+
+    def _part(self, warp: int) -> tuple[Span, ...]:
+        """Return the results of a warp: one row that several warps share is written once."""
+        kind = self.x.as_fragment
+        if self.over_rows:
+            size = WORD * kind.columns
+            return (Span(self.offset + warp * size, size, scaled(self.part, WARPS * size)),)
+        group, own = divmod(warp, kind.lanes.warps)
+        if group and kind.rows == 1:
+            return ()
+        rows, part = kind.lanes.of_warp(kind.rows), WORD * kind.rows
+        terms: tuple[Term, ...] = scaled(self.part, part * kind.lanes.warps)
+        if self.each:
+            terms = (*terms, (RANK, part * self.each))
+        start = self.offset + own * part + WORD * group * rows
+        return (Span(start, WORD * rows, terms),)
+
 
 @op_class(SCHEDULED, "warpgroup")
 class ReducePartials(OneResult):
@@ -49,6 +76,15 @@ class ReducePartials(OneResult):
     parts: int
     each: int = 0
     state: Value | None = None
+
+    def effects(self, made: Makers) -> Effects:
+        kind = self.result.type
+        count = 1
+        if isinstance(kind, Fragment):
+            count = kind.columns if self.over_rows else kind.rows
+        terms: tuple[Term, ...] = ((RANK, WORD * count * self.each),) if self.each else ()
+        spans = whole(self.offset, WORD * count * self.parts, *terms)
+        yield Access("read", "smem", self.shared, self.state, spans)
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)

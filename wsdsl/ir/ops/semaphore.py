@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.effects import Arrive, Effects, Wait
 from wsdsl.ir.op import (
     SCHEDULED,
+    Makers,
     Op,
     Value,
     op_class,
@@ -26,6 +28,9 @@ class SemaphoreArrive(Op):
     wrap: Value | None = None
     release: bool = True
 
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive("semaphore", self.tensor, threads="one")
+
 
 @op_class(SCHEDULED, "any")
 class SemaphoreWait(Op):
@@ -37,3 +42,6 @@ class SemaphoreWait(Op):
     tensor: Value
     index: tuple[Value, ...]
     count: Value
+
+    def effects(self, made: Makers) -> Effects:
+        yield Wait("semaphore", self.tensor)

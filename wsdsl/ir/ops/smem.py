@@ -9,8 +9,10 @@ its panels.
 
 from __future__ import annotations
 
-from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.op import SCHEDULED, OneResult, Op, Value, op_class
+from wsdsl.ir.effects import Access, Effects, Span, scaled, whole
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, lines_reached
+from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
+from wsdsl.ir.types import DTYPES, WARPS, Shared
 
 
 @op_class(SCHEDULED, "kernel")
@@ -40,6 +42,10 @@ class ClearPanels(Op):
     rows: int
     columns: int
     swizzle: str
+
+    def effects(self, made: Makers) -> Effects:
+        spans = whole(self.offset, self.rows * self.columns * DTYPES[self.dtype].bits // 8)
+        yield Access("write", "smem", self.shared, self.state, spans)
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -92,6 +98,29 @@ class StoreShared(Op):
         kind = self.value.as_fragment
         return -(-kind.dtype.size(kind.columns) // SWIZZLE_SPAN[self.swizzle])
 
+    def effects(self, made: Makers) -> Effects:
+        if self.state is not None:
+            spans = tuple([self._lines(warp) for warp in range(WARPS)])
+            yield Access("write", "smem", self.shared, self.state, spans)
+            return
+        kind, quarter = self.value.as_fragment, self.shared.type_as(Shared).bytes // WARPS
+        rows = self.line if self.transposed and self.half else 16
+        size = rows * kind.columns * kind.dtype.bits // 8
+        spans = tuple([(Span(warp * quarter + self.before, size),) for warp in range(WARPS)])
+        if self.joined:
+            spans = whole(self.before, WARPS * size)
+        yield Access("write", "smem", self.shared, self.item, spans)
+
+    def _lines(self, warp: int) -> tuple[Span, ...]:
+        """Return the 16 rows of a warp in each panel."""
+        span, spans = SWIZZLE_SPAN[self.swizzle], list[Span]()
+        for panel in range(self.panels):
+            first = self.offset + panel * self.rows * span
+            start = first + self.apart * warp * span
+            within = first, first + self.rows * span
+            spans.append(Span(start, 16 * span, scaled(self.start, span), within))
+        return tuple(spans)
+
 
 @op_class(SCHEDULED, "warps")
 class LoadShared(OneResult):
@@ -108,6 +137,9 @@ class LoadShared(OneResult):
     first: Value | None = None
     index: Value
     stride: int = 1
+
+    def effects(self, made: Makers) -> Effects:
+        yield Access("read", "smem", self.shared, self.state, whole(self.offset, self.bytes))
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -126,6 +158,16 @@ class LoadPanels(OneResult):
     swizzle: str
     apart: int = 16
 
+    def effects(self, made: Makers) -> Effects:
+        kind, span = self.result.as_fragment, SWIZZLE_SPAN[self.swizzle]
+        size, reached = self.rows * span, lines_reached(self.apart) if kind.rows > 1 else 1
+        spans = list[Span]()
+        for panel in range(-(-kind.dtype.size(kind.columns) // span)):
+            first = self.offset + panel * size
+            within = first, first + size
+            spans.append(Span(first, reached * span, scaled(self.start, span), within))
+        yield Access("read", "smem", self.shared, self.state, (tuple(spans),))
+
 
 @op_class(SCHEDULED, "warpgroup")
 class StoreTransposed(Op):
@@ -139,6 +181,12 @@ class StoreTransposed(Op):
     item: Value
     line: int = 0
     step: int
+
+    def effects(self, made: Makers) -> Effects:
+        kinds = [part.as_fragment for part in self.parts]
+        line = sum(kind.rows for kind in kinds) * kinds[0].dtype.bytes
+        spans = whole(self.line * line, kinds[0].columns * line)
+        yield Access("write", "smem", self.shared, self.item, spans)
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -154,3 +202,10 @@ class LoadTransposed(OneResult):
     first: int = 0
     length: int
     step: int
+
+    def effects(self, made: Makers) -> Effects:
+        kind = self.result.as_fragment
+        line, rows = self.length * kind.dtype.bytes, kind.rows // WARPS
+        first = [(self.line + warp * rows) * line for warp in range(WARPS)]
+        spans = tuple([(Span(start, rows * line),) for start in first])
+        yield Access("read", "smem", self.shared, self.item, spans)

@@ -11,17 +11,21 @@ first starts what both do.
 
 from __future__ import annotations
 
-from wsdsl.ir.hardware.scale_factor_atoms import atoms_of
-from wsdsl.ir.hardware.tcgen05_shapes import cell_columns
+from wsdsl.ir.effects import RANK, Access, Arrive, Effects, Fence, Span, Wait, whole
+from wsdsl.ir.hardware.block_scale_factors import WORD, scale_columns, word_columns
+from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS, atoms_of
+from wsdsl.ir.hardware.tcgen05_shapes import LANES, cell_columns
 from wsdsl.ir.op import (
     SCHEDULED,
+    Makers,
     ManyResults,
     OneResult,
     Op,
     Value,
     op_class,
 )
-from wsdsl.ir.types import DTYPES, Accumulator
+from wsdsl.ir.ops.wgmma import SmemDescriptor
+from wsdsl.ir.types import DTYPES, Accumulator, Columns
 
 
 @op_class(SCHEDULED, "cta")
@@ -46,6 +50,10 @@ class Tcgen05Dealloc(Op):
     memory: Value
     cta_group: int = 1
 
+    def effects(self, made: Makers) -> Effects:
+        yield Access("read", "smem", self.memory)
+        yield Access("write", "tmem", None, pair=self.cta_group > 1)
+
 
 @op_class(SCHEDULED, "kernel")
 class TmemColumns(OneResult):
@@ -54,6 +62,9 @@ class TmemColumns(OneResult):
     label: str
     memory: Value
     first: int = 0
+
+    def effects(self, made: Makers) -> Effects:
+        yield Access("read", "smem", self.memory)
 
 
 @op_class(SCHEDULED, "one")
@@ -107,6 +118,29 @@ class Tcgen05Mma(Op):
         """Of tensor memory, that a takes if it lies there."""
         return cell_columns(DTYPES[self.dtype], self.k)
 
+    def effects(self, made: Makers) -> Effects:
+        pair = self.cta_group > 1
+        halves = (0, 1) if self.rows == LANES else (0,)
+        spans = tuple([Span(self.column, self.columns, half=half) for half in halves])
+        yield Access("write", "tmem", self.sums, self.state, (spans,), True, pair=pair)
+        if self.scales is not None:
+            words = self.k // (WORD * self.block)
+            for column, rows in (self.a_scale, self.rows), (self.b_scale, self.columns):
+                spans = _words(column, rows, words)
+                yield Access(
+                    "read", "tmem", self.scales, self.scale_state, (spans,), True, pair=pair
+                )
+        extents = self.rows, self.columns // self.cta_group
+        for value, extent, dtype in zip((self.a, self.b), extents, self.dtypes, strict=True):
+            descriptor = made.get(value)
+            if isinstance(value.type, Columns):
+                spans = tuple([Span(self.a_column, self.a_columns, half=half) for half in halves])
+                yield Access("read", "tmem", value, self.a_state, (spans,), True)
+            elif isinstance(descriptor, SmemDescriptor):
+                spans = descriptor.spans(extent, DTYPES[dtype], self.k)
+                where = descriptor.shared, descriptor.state, (spans,)
+                yield Access("read", "smem", *where, asynchronous=True, pair=pair)
+
 
 @op_class(SCHEDULED, "one")
 class Tcgen05Commit(Op):
@@ -119,6 +153,9 @@ class Tcgen05Commit(Op):
     state: Value
     multicast: Value | None = None
     cta_group: int = 1
+
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive("mbarrier", self.barriers, self.state, threads="one", multicast=self.multicast)
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -139,6 +176,10 @@ class Tcgen05Ld(OneResult):
     def width(self) -> int:
         """Columns of tensor memory."""
         return self.result.type_as(Accumulator).columns
+
+    def effects(self, made: Makers) -> Effects:
+        spans = _by_rank(self.column, self.width, self.apart, self.half)
+        yield Access("read", "tmem", self.sums, self.state, spans, True)
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -162,6 +203,10 @@ class Tcgen05St(Op):
         """Columns of tensor memory."""
         kind = self.value.as_fragment
         return cell_columns(kind.dtype, kind.columns)
+
+    def effects(self, made: Makers) -> Effects:
+        spans = _by_rank(self.column, self.width, self.apart, self.half)
+        yield Access("write", "tmem", self.columns, self.state, spans, True)
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -193,6 +238,11 @@ class StoreScaleFactors(Op):
         """Of SMEM, in which they lie."""
         return self.line * (atoms_of(self.rows) if self.atoms else self.rows)
 
+    def effects(self, made: Makers) -> Effects:
+        yield Access("read", "smem", self.shared, self.shared_state, whole(self.offset, self.bytes))
+        spans = _words(self.column, self.rows, self.words)
+        yield Access("write", "tmem", self.scales, self.state, (spans,), True)
+
 
 @op_class(SCHEDULED, "one")
 class Tcgen05Cp(Op):
@@ -213,10 +263,20 @@ class Tcgen05Cp(Op):
     words: int = 1
     cta_group: int = 1
 
+    def effects(self, made: Makers) -> Effects:
+        pair, size = self.cta_group > 1, BYTES * (self.rows // ROWS) * self.words
+        source = self.shared, self.shared_state, whole(self.offset, size)
+        yield Access("read", "smem", *source, asynchronous=True, pair=pair)
+        target = self.scales, self.state, whole(self.column, scale_columns(self.rows, self.words))
+        yield Access("write", "tmem", *target, asynchronous=True, pair=pair)
+
 
 @op_class(SCHEDULED, "warpgroup")
 class Tcgen05WaitSt(Op):
     """Wait until all `tcgen05_st`s and `store_scale_factors` of the thread are complete."""
+
+    def effects(self, made: Makers) -> Effects:
+        yield Wait("tcgen05.st")
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -227,6 +287,9 @@ class Tcgen05WaitLd(ManyResults):
 
     loads: tuple[Value, ...]
 
+    def effects(self, made: Makers) -> Effects:
+        yield Wait("tcgen05.ld")
+
 
 @op_class(SCHEDULED, "any")
 class Tcgen05Fence(Op):
@@ -235,3 +298,17 @@ class Tcgen05Fence(Op):
     """
 
     after: bool = False
+
+    def effects(self, made: Makers) -> Effects:
+        yield Fence("tmem")
+
+
+def _by_rank(column: int, width: int, apart: int, half: int) -> tuple[tuple[Span, ...], ...]:
+    """Return the columns of a warpgroup, `apart` columns after those of the previous one."""
+    return ((Span(column, width, ((RANK, apart),) if apart else (), half=half),),)
+
+
+def _words(column: int, rows: int, words: int) -> tuple[Span, ...]:
+    """Return the columns of the scale factors of `rows` rows."""
+    found = word_columns(rows, words)
+    return tuple([Span(column + own.start, len(own)) for own in found])

@@ -6,9 +6,11 @@ are scalars or fragments.
 
 from __future__ import annotations
 
+from wsdsl.ir.effects import Access, Effects
 from wsdsl.ir.op import (
     TILE,
     TILES,
+    Makers,
     ManyResults,
     OneResult,
     Op,
@@ -116,6 +118,9 @@ class Load(AtIndex, OneResult):
     index: tuple[Value, ...] = ()
     block: int = 1
 
+    def effects(self, made: Makers) -> Effects:
+        yield Access("read", "gmem", self.tensor)
+
 
 @op_class(TILES)
 class Store(AtIndex, Op):
@@ -128,6 +133,9 @@ class Store(AtIndex, Op):
     index: tuple[Value, ...] = ()
     value: Value
     accumulate: bool = False
+
+    def effects(self, made: Makers) -> Effects:
+        yield Access("add" if self.accumulate else "write", "gmem", self.tensor)
 
 
 @op_class(TILES)
@@ -278,3 +286,6 @@ class Lookup(OneResult):
     @property
     def index(self) -> tuple[Value, ...]:
         return (self.i,)
+
+    def effects(self, made: Makers) -> Effects:
+        yield Access("read", "gmem", self.table)

@@ -2,7 +2,59 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import SCHEDULED, OneResult, Op, Value, op_class
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from wsdsl.ir.effects import Access, Arrive, Effects, Span, Wait, scaled, whole
+from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
+from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
+from wsdsl.ir.types import WARPS, Shared
+
+
+class WarpBox(NamedTuple):
+    """A box that a warp copies: its bytes of the item, and how many lines of panels that are not
+    copied whole lie before it.
+    """
+
+    warp: int
+    bytes: range
+    line: int = 0
+
+
+class Boxes:
+    """Base of stores of boxes by the four warps, each from its part of an item."""
+
+    shared: Value
+    row_dim: int
+    apart: int
+    lines: int = 0
+    line_dim: int = 0
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of the item from one warp's part to the next."""
+        return self.apart or self.shared.type_as(Shared).bytes // WARPS
+
+    def boxes(self, size: int) -> Iterator[WarpBox]:
+        """Yield the boxes of `size` bytes that each of the four warps copies."""
+        for warp in range(WARPS):
+            start = warp * self.part_bytes
+            if not self.lines:
+                yield WarpBox(warp, range(start, start + size))
+                continue
+            # Warps share a panel's lines, or each has them all.
+            each = self.part_bytes // size if self.row_dim == self.line_dim else 0
+            for n in range(each or self.lines // WIDTH_STEP):
+                line = (warp * each + n) * WIDTH_STEP
+                if line < self.lines:
+                    yield WarpBox(warp, range(start + n * size, start + (n + 1) * size), line)
+
+    def spans(self, size: int) -> tuple[tuple[Span, ...], ...]:
+        """Return the spans of the boxes of each warp."""
+        boxes = [*self.boxes(size)]
+        own = ([box.bytes for box in boxes if box.warp == warp] for warp in range(WARPS))
+        return tuple([tuple([Span(x.start, len(x)) for x in warp]) for warp in own])
 
 
 @op_class(SCHEDULED, "kernel")
@@ -17,6 +69,11 @@ class MakeTensorMap(OneResult):
     swizzle: str
     narrower: Value | None = None
     narrowed: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the box."""
+        return self.tensor.as_tensor.dtype.size(math.prod(self.box))
 
 
 @op_class(SCHEDULED, "one")
@@ -38,9 +95,28 @@ class TmaLoad(Op):
     multicast: Value | None = None
     cta: Value | None = None
 
+    def effects(self, made: Makers) -> Effects:
+        map = made.get(self.map)
+        if not isinstance(map, MakeTensorMap):
+            return
+        yield Access("read", "gmem", map.tensor, asynchronous=True)
+        spans = whole(self.offset, map.bytes, *scaled(self.shift, 1))
+        where = self.shared, self.state, spans
+        yield Access("write", "smem", *where, asynchronous=True, multicast=self.multicast)
+        yield Arrive(
+            "mbarrier",
+            self.barriers,
+            self.state,
+            0,
+            -map.bytes,
+            "one",
+            cta=self.cta,
+            multicast=self.multicast,
+        )
+
 
 @op_class(SCHEDULED, "warpgroup")
-class TmaStore(Op):
+class TmaStore(Boxes, Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins
     `apart` * i bytes in, or with 0 as far as quarters of the item are apart. Elements outside the
@@ -61,10 +137,21 @@ class TmaStore(Op):
     line_dim: int = 0
     narrower: Value | None = None
 
+    def effects(self, made: Makers) -> Effects:
+        map = made.get(self.map)
+        if isinstance(map, MakeTensorMap):
+            where = self.shared, self.item, self.spans(map.bytes)
+            yield Access("read", "smem", *where, asynchronous=True)
+            kind = "add" if self.accumulate else "write"
+            yield Access(kind, "gmem", map.tensor, asynchronous=True)
+
 
 @op_class(SCHEDULED, "warpgroup")
 class TmaStoreCommit(Op):
     """Close the group of TMA stores that each warp's storing thread has started."""
+
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive("bulk", threads="warps")
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -75,6 +162,9 @@ class TmaStoreWait(Op):
 
     pending: int
     read: bool = True
+
+    def effects(self, made: Makers) -> Effects:
+        yield Wait("bulk", threads="warps", pending=self.pending)
 
 
 @op_class(SCHEDULED, "one")

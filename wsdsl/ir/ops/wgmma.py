@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.effects import Access, Arrive, Effects, Fence, Span, Wait, scaled
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.hardware.wgmma_shapes import ROWS
 from wsdsl.ir.op import (
     SCHEDULED,
+    Makers,
     ManyResults,
     OneResult,
     Op,
@@ -11,7 +15,7 @@ from wsdsl.ir.op import (
     Value,
     op_class,
 )
-from wsdsl.ir.types import Accumulator
+from wsdsl.ir.types import DTYPES, Accumulator, DType
 
 
 @op_class(SCHEDULED, "any", pure=True)
@@ -33,6 +37,21 @@ class SmemDescriptor(OneResult):
     k_major: bool = True
     first: int = 0
 
+    def spans(self, extent: int, element: DType, k: int) -> tuple[Span, ...]:
+        """Return the bytes of `extent` elements along M or N by `k` along the contraction, in
+        whole swizzle atoms of 8 lines.
+        """
+        span = SWIZZLE_SPAN[self.swizzle]
+        panel, last = self.rows * span, -(-element.size(self.columns) // span)
+        if self.k_major:
+            ends = 0, min(-(-element.size(self.first + k) // span), last)
+            size, terms = extent, scaled(self.start, span)
+        else:
+            ends = 0, min(-(-element.size(extent) // span), last)
+            size, terms = self.first + k, scaled(self.start, self.rows * element.bits // 8)
+        size = min(-(-size // 8) * 8, self.rows) * span
+        return tuple([Span(self.offset + p * panel, size, terms) for p in range(*ends)])
+
 
 @op_class(SCHEDULED, "warpgroup", pure=True)
 class EmptyAccumulator(OneResult):
@@ -47,6 +66,9 @@ class AsAccumulator(Unary):
 @op_class(SCHEDULED, "warpgroup")
 class WgmmaFence(Op):
     """wgmma.fence: orders earlier accesses of registers before the wgmmas that follow."""
+
+    def effects(self, made: Makers) -> Effects:
+        yield Fence("wgmma")
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -87,10 +109,21 @@ class Wgmma(OneResult):
         """That it multiplies, where all launches have as many."""
         return self.columns or self.acc.type_as(Accumulator).columns
 
+    def effects(self, made: Makers) -> Effects:
+        for value, extent in (self.a, ROWS), (self.b, self.num_columns):
+            descriptor = made.get(value)
+            if isinstance(descriptor, SmemDescriptor):
+                spans = descriptor.spans(extent, DTYPES[self.dtype], self.k)
+                where = descriptor.shared, descriptor.state, (spans,)
+                yield Access("read", "smem", *where, asynchronous=True)
+
 
 @op_class(SCHEDULED, "warpgroup")
 class WgmmaCommit(Op):
     """Close the group of the wgmmas started since the last commit."""
+
+    def effects(self, made: Makers) -> Effects:
+        yield Arrive("wgmma")
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -103,6 +136,9 @@ class WgmmaWait(ManyResults):
     pending: int
     accumulators: tuple[Value, ...] = ()
     fragments: tuple[Value, ...] = ()
+
+    def effects(self, made: Makers) -> Effects:
+        yield Wait("wgmma", pending=self.pending)
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)

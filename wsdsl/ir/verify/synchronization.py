@@ -84,10 +84,8 @@ def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
                     isinstance(kind, Fragment) and kind.rows == BLOCK_ROWS and kind.dtype.bits == 32
                 )
                 if not fits or getattr(kind, "columns", 1) % BLOCK_COLUMNS:
-                    yield (
-                        op,
-                        f"CTAs send blocks of {BLOCK_ROWS} x {BLOCK_COLUMNS} elements of 32 bits only",
-                    )
+                    block = f"{BLOCK_ROWS} x {BLOCK_COLUMNS}"
+                    yield op, f"CTAs send blocks of {block} elements of 32 bits only"
                 if op.offset % HELD_BYTES:
                     yield op, f"offset {op.offset} is not a multiple of {HELD_BYTES}"
             case _:

@@ -1,0 +1,121 @@
+"""Effects of ops: accesses of memory, arrivals, waits and fences.
+
+`op.effects(makers)` of each op class (`ir/ops`) yields them; `makers` are `kernel.definers`, since
+the box of a copy is an attribute of its tensor map. An op without effects yields none: its results
+are all that it changes. Verifier, prover and synchronization trace read effects;
+tests/simulator/test_effects.py compares them with the bytes that a simulated run moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from wsdsl.ir.types import Value
+from wsdsl.record import record
+
+Space = Literal["smem", "tmem", "gmem", "mbarrier"]
+Kind = Literal["read", "write", "add", "take"]
+"""`add` is atomic; `take` reads and leaves the bytes undefined."""
+Synchronizer = Literal[
+    "mbarrier", "named barrier", "semaphore", "warp", "cta", "cluster", "grid", "wgmma", "bulk",
+    "tcgen05.ld", "tcgen05.st",
+]  # fmt: skip
+"""Barriers, semaphores, `grid`: the order of the kernels on a stream (griddepcontrol), and
+asynchronous groups, which are committed (Arrive) and waited for."""
+Threads = Literal["one", "warps", "all"]
+"""The elected thread (of each warpgroup); one thread of each warp; all threads that run the op."""
+RANK = "rank"
+"""The number of the warpgroup in its partition, as a term of a `Span`."""
+Term = tuple["Value | Literal['rank']", int]
+
+
+@record
+class Span:
+    """`size` bytes of an item of SMEM, or columns of TMEM, from `start` + the sum of each term's
+    value times its coefficient on, a multiple of `align`. `within`: bounds for all values of the
+    terms. A span ends at `limit` at the latest. `half` of the lanes of TMEM: 0 or 1; None for all.
+    """
+
+    start: int
+    size: int
+    terms: tuple[Term, ...] = ()
+    within: tuple[int, int] | None = None
+    limit: int | None = None
+    half: int | None = None
+    align: int = 1
+
+
+@record
+class Access:
+    """An access to `of`: an array of items (item `item`: a state, an index, or None for the first),
+    or a tensor. `spans`: of each of the four warps, or one tuple for all threads. An `async` access
+    is that of the async proxy: it continues after the op. `cta`: a rank in the cluster,
+    `multicast`: a mask of ranks, `ctas`: all of so many, `pair`: both CTAs of a pair; else the
+    executing CTA. With `of` None all of TMEM.
+    """
+
+    kind: Kind
+    space: Space
+    of: Value | None
+    item: Value | None = None
+    spans: tuple[tuple[Span, ...], ...] = ()
+    asynchronous: bool = False
+    cta: Value | None = None
+    multicast: Value | None = None
+    ctas: int = 1
+    pair: bool = False
+
+
+@record
+class Arrive:
+    """`count` arrivals (of each of `threads`) on item `item` of `of`, and `tx` bytes that are
+    expected (or, below 0, have been written). `numbers` are those of named barriers.
+    """
+
+    on: Synchronizer
+    of: Value | None = None
+    item: Value | None = None
+    count: int = 1
+    tx: int = 0
+    threads: Threads = "all"
+    pred: Value | None = None
+    cta: Value | None = None
+    multicast: Value | None = None
+    ctas: int = 1
+    numbers: range = range(0)
+
+
+@record
+class Wait:
+    """Wait for item `item` of `of`; of asynchronous groups until `pending` are in flight."""
+
+    on: Synchronizer
+    of: Value | None = None
+    item: Value | None = None
+    threads: Threads = "all"
+    pending: int = 0
+    numbers: range = range(0)
+
+
+@record
+class Fence:
+    """Order accesses: of initialized mbarriers, of the generic proxy before the async proxy in SMEM
+    or GMEM, of registers before wgmma, of TMEM with the synchronization of threads.
+    """
+
+    of: Literal["mbarrier", "smem", "gmem", "wgmma", "tmem"]
+
+
+Effect = Access | Arrive | Wait | Fence
+Effects = Iterable[Effect]
+
+
+def whole(start: int, size: int, *terms: Term, align: int = 1) -> tuple[tuple[Span, ...], ...]:
+    """Return the spans of an access of all threads to `size` adjacent bytes."""
+    return ((Span(start, size, terms, align=align),),)
+
+
+def scaled(value: Value | None, by: int) -> tuple[Term, ...]:
+    """Return the term of an optional operand."""
+    return () if value is None else ((value, by),)
