@@ -27,7 +27,6 @@ from wsdsl.schedule import Arch
 
 ROOT = Path(__file__).parents[2]
 NO_MODEL_NEEDED = {
-    "semaphore_arrive", "store_global",  # workspaces in split_k_protocol.py, tensors in global_order.py
     "launch_grid", "elect", "for_range", "partition", "if", "yield",  # control, in program.py
     "prefetch_tensor_map", "prefetch_tile", "prefetch_box",  # nothing that others notice
     "slice", "join", "convert_layout",

@@ -20,10 +20,10 @@ from wsdsl.codegen.addresses.byte_vectors import MOST, may_be_words
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.complete_writes import written_whole
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
-from wsdsl.ir.analysis.tensor_accesses import DIRECT, mapped_tensors, touches
+from wsdsl.ir.analysis.tensor_accesses import direct_tensors, mapped_tensors, sized_dims, touches
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, once, operands
-from wsdsl.ir.ops import DimSize, Partition, Tcgen05Alloc
+from wsdsl.ir.ops import Partition, Tcgen05Alloc
 from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
 
 
@@ -34,11 +34,8 @@ def signature(kernel: Kernel) -> Signature:
     for op in kernel.of(ops.MakeTensorMap):
         narrowed = op.narrowed if op.narrower is not None else -1
         maps.append(MapArgument(op.tensor.name, op.box, op.swizzle, narrowed))
-    direct = {op.tensor.name: op.tensor.as_tensor for op in kernel.of(*DIRECT)}
-    sizes: dict[str, None] = {}
-    for op in kernel.of(DimSize, *DIRECT):
-        told = (op.dim,) if isinstance(op, DimSize) else op.tensor.as_tensor.dims
-        sizes |= {d: None for d in told if isinstance(d, str)}
+    direct = direct_tensors(kernel)
+    sizes = sized_dims(kernel)
     ends = [_end_of_shared(op) for op in kernel.of(ops.AllocateShared, ops.AllocateMbarriers)]
     ends += [op.offset + 8 for op in kernel.of(Tcgen05Alloc)]
     lent = [

@@ -119,3 +119,20 @@ def whole(start: int, size: int, *terms: Term, align: int = 1) -> tuple[tuple[Sp
 def scaled(value: Value | None, by: int) -> tuple[Term, ...]:
     """Return the term of an optional operand."""
     return () if value is None else ((value, by),)
+
+
+def values_of(effect: Effect) -> list[Value]:
+    """Return the scalars and states that determine where an effect is, and whether."""
+    names = "item", "pred", "cta", "multicast"
+    values = [v for name in names if (v := getattr(effect, name, None)) is not None]
+    spans = effect.spans if isinstance(effect, Access) else ()
+    terms = (term for warp in spans for span in warp for term, _ in span.terms)
+    return values + [term for term in terms if not isinstance(term, str)]
+
+
+def reaches_cluster(effect: Effect) -> bool:
+    """Return whether an effect is in other CTAs of the cluster."""
+    if not isinstance(effect, Access | Arrive):
+        return False
+    several = effect.ctas > 1 or (isinstance(effect, Access) and effect.pair)
+    return several or effect.cta is not None or effect.multicast is not None

@@ -226,6 +226,11 @@ def by_op(*modules: ModuleType, prefix: str = "") -> dict[type[Op], Any]:
     return {names[name]: f for module, name, f in own if getattr(f, "__module__", "") == module}
 
 
+def effects(cls: type[Op]) -> bool:
+    """Return whether ops of a class have effects other than their results."""
+    return cls.effects is not Op.effects
+
+
 def attributes_of(op: Op) -> tuple[Any, ...]:
     """The values of all its attributes: two ops of a class that agree in them, and in the types of
     results, make the same of the same operands.

@@ -13,12 +13,11 @@ from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.ops.mbarrier import item_at
 from wsdsl.codegen.ops.smem import warp_place
-from wsdsl.ir.analysis.tile_widths import WIDTH_STEP
 from wsdsl.ir.hardware.gmem import L2_LINE
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
+from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
 from wsdsl.ir.ops import MakeTensorMap, PrefetchBox, PrefetchTile, TmaLoad, TmaStore
 from wsdsl.ir.types import THREADS
-from wsdsl.ir.verify.copies import apart_of
 
 
 def convert_tma_load(c: Context, op: TmaLoad) -> None:
@@ -94,7 +93,7 @@ def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]
     assert isinstance(made, MakeTensorMap)
     size = made.tensor.as_tensor.dtype.size(math.prod(made.box))
     shared, at = op.row_dim == op.line_dim, list(coordinates)
-    num = apart_of(op) // size if shared else op.lines // WIDTH_STEP
+    num = op.part_bytes // size if shared else op.lines // WIDTH_STEP
     step = num * WIDTH_STEP if shared else made.box[op.row_dim]
     before = w.multiply(c.threads.warp, step)
     at[op.row_dim] = w.add(at[op.row_dim], before)

@@ -8,10 +8,10 @@ sooner, so that no other than the one in front of it still runs beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from wsdsl.ir.analysis.tensor_accesses import mapped_tensors, touch_of, touches
-from wsdsl.ir.op import Kernel, Problem, Region, Value, walk
+from wsdsl.ir.analysis.tensor_accesses import touch_of, touches
+from wsdsl.ir.op import Kernel, Makers, Problem, Region, walk
 from wsdsl.ir.ops import GriddepLaunchDependents, GriddepWait, Partition
 
 
@@ -19,9 +19,9 @@ def constant_tensors(kernel: Kernel) -> frozenset[str]:
     return frozenset((kernel.schedule.pdl_independent if kernel.schedule else None) or ())
 
 
-def only_reads(region: Region, maps: Mapping[Value, str], names: frozenset[str]) -> bool:
+def only_reads(region: Region, made: Makers, names: frozenset[str]) -> bool:
     """Whether all that a region does to GMEM is to read tensors of these names."""
-    found = (touch_of(op, maps) for op in walk(region))
+    found = (touch_of(op, made) for op in walk(region))
     return all(t is None or (t.tensor in names and not t.writes) for t in found)
 
 
@@ -32,7 +32,7 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     waits = kernel.of(GriddepWait)
     if not waits:
         return
-    maps, constant = mapped_tensors(kernel), constant_tensors(kernel)
+    made, constant = kernel.definers, constant_tensors(kernel)
     for op, found in touches(kernel):
         if found.tensor in constant and found.writes:
             yield op, f"this writes `{found.tensor}`, which the schedule declares pdl_independent"
@@ -45,18 +45,16 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op, GriddepWait):
             return
         region = op.body if isinstance(op, Partition) else (op,)
-        reads = isinstance(op, Partition) and only_reads(region, maps, constant)
-        yield from _before_the_wait(region, maps, allowed=reads)
+        reads = isinstance(op, Partition) and only_reads(region, made, constant)
+        yield from _before_the_wait(region, made, allowed=reads)
 
 
-def _before_the_wait(
-    region: Region, maps: Mapping[Value, str], *, allowed: bool
-) -> Iterator[Problem]:
+def _before_the_wait(region: Region, made: Makers, *, allowed: bool) -> Iterator[Problem]:
     for op in region:
         if isinstance(op, GriddepWait):
             return
         for inner in walk((op,)):
             if isinstance(inner, GriddepLaunchDependents):
                 yield inner, "griddep_launch_dependents comes before griddep_wait"
-            elif touch_of(inner, maps) is not None and not allowed:
+            elif touch_of(inner, made) is not None and not allowed:
                 yield inner, "this accesses GMEM before griddep_wait"

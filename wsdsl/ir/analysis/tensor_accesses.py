@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Op, Value, once
-from wsdsl.ir.ops import (
-    AddBins,
-    Load,
-    Lookup,
-    PrefetchTile,
-    SemaphoreArrive,
-    SemaphoreWait,
-    Store,
-    StoreBins,
-)
+from wsdsl.ir.effects import Access, Arrive, Wait
+from wsdsl.ir.op import Kernel, Makers, Op, Value, effects, once
+from wsdsl.ir.types import Tensor
 from wsdsl.record import record
-
-DIRECT = (
-    ops.LoadGlobal, ops.StoreGlobal, AddBins, StoreBins, ops.ThreadLoad, ops.ThreadStore,
-    PrefetchTile, SemaphoreArrive, SemaphoreWait,
-)  # fmt: skip
-"""Ops that have the address of a tensor."""
 
 
 @record
@@ -44,28 +29,40 @@ def mapped_tensors(kernel: Kernel) -> Mapping[Value, str]:
     return {op.result: op.tensor.name for op in kernel.of(ops.MakeTensorMap)}
 
 
-TOUCHES: dict[type[Op], tuple[str, ...]] = {
-    **dict.fromkeys((ops.TmaLoad, Lookup, Load, ops.ThreadLoad, ops.LoadGlobal), ("reads",)),
-    **dict.fromkeys((ops.TmaStore, Store, ops.ThreadStore, ops.StoreGlobal), ("writes",)),
-    **dict.fromkeys((AddBins, StoreBins), ("writes", "adds")),
-    **dict.fromkeys((SemaphoreArrive, SemaphoreWait), ("reads", "writes", "flag")),
-}
-
-
-def touch_of(op: Any, maps: Mapping[Value, str]) -> Touch | None:
-    kinds = TOUCHES.get(type(op))
-    if kinds is None:
-        return None
-    name = maps[op.map] if isinstance(op, ops.TmaLoad | ops.TmaStore) else op.tensor.name
-    adds = getattr(op, "accumulate", "adds" in kinds)
-    return Touch(name, "reads" in kinds, "writes" in kinds, adds, "flag" in kinds)
+def touch_of(op: Op, made: Makers) -> Touch | None:
+    """Return the access of an op to GMEM, if it has one."""
+    for effect in op.effects(made):
+        if isinstance(effect, Access) and effect.space == "gmem" and effect.of is not None:
+            kind = effect.kind
+            return Touch(effect.of.name, kind == "read", kind != "read", kind == "add")
+        if isinstance(effect, Arrive | Wait) and effect.on == "semaphore" and effect.of is not None:
+            return Touch(effect.of.name, True, True, flag=True)
+    return None
 
 
 @once
 def touches(kernel: Kernel) -> Sequence[tuple[Op, Touch]]:
-    maps = mapped_tensors(kernel)
-    found = [(op, touch_of(op, maps)) for op in kernel.of(*TOUCHES)]
+    found = [(op, touch_of(op, kernel.definers)) for op in kernel.ops if effects(type(op))]
     return [(op, touch) for op, touch in found if touch is not None]
+
+
+def direct_tensors(kernel: Kernel) -> dict[str, Tensor]:
+    """Return the tensors whose address ops have, by name."""
+    found = ((op, getattr(op, "tensor", None)) for op in kernel.having("tensor"))
+    tensors = [v for op, v in found if not isinstance(op, ops.MakeTensorMap)]
+    return {v.name: v.as_tensor for v in tensors if isinstance(v, Value)}
+
+
+def sized_dims(kernel: Kernel) -> dict[str, None]:
+    """Return the dimensions whose sizes ops need, in textual order."""
+    dims: dict[str | int, None] = {}
+    for op in kernel.of(ops.DimSize, *{type(op): None for op in kernel.having("tensor")}):
+        tensor: object = getattr(op, "tensor", None)
+        if isinstance(op, ops.DimSize):
+            dims[op.dim] = None
+        elif isinstance(tensor, Value) and not isinstance(op, ops.MakeTensorMap):
+            dims |= dict.fromkeys(tensor.as_tensor.dims)
+    return {d: None for d in dims if isinstance(d, str)}
 
 
 @once

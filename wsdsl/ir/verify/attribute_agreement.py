@@ -8,12 +8,11 @@ How many bytes an op reads or writes follows from types. An offset that is compu
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from typing import get_args
 
 from wsdsl.ir import ops
-from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
+from wsdsl.ir.effects import Access
 from wsdsl.ir.hardware.swizzle import PACKED_SPAN, SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value
@@ -31,7 +30,7 @@ from wsdsl.ir.types import (
     Tile,
     Type,
 )
-from wsdsl.ir.verify.fragment_lanes import reach_of_lines
+from wsdsl.ir.verify.fragment_lanes import fault_of_lines
 
 ARITY: dict[str, int] = {
     **dict.fromkeys(ops.UNARY_FUNCTIONS, 1),
@@ -250,75 +249,64 @@ def items_hold_what_is_accessed(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
     for op in kernel.having("shared"):
         shared: object = getattr(getattr(op, "shared", None), "type", None)
-        if not isinstance(shared, Shared):
+        if not isinstance(shared, Shared) or isinstance(op, ops.Boxes):
             continue
-        size, told = reach(op, made)
-        start = getattr(op, "offset", 0)
-        if told:
-            yield op, told
-        elif start + size > shared.bytes:
-            yield op, f"bytes {start} to {start + size} exceed an item of {shared.bytes} bytes"
+        if fault := _layout_fault(op):
+            yield op, fault
+            continue
+        start, end = reach(op, made)
+        if end > shared.bytes:
+            yield op, f"bytes {start} to {end} exceed an item of {shared.bytes} bytes"
 
 
-def reach(op: Op, made: Makers) -> tuple[int, str]:
-    """The bytes from its offset on that an op accesses; and why it can not."""
+def reach(op: Op, made: Makers) -> tuple[int, int]:
+    """Return the range of an item that an op accesses, as far as attributes determine it."""
+    if isinstance(op, ops.SmemDescriptor):
+        return op.offset, op.offset + DTYPES[op.dtype].size(op.columns) * op.rows
+    accesses = (e for e in op.effects(made) if isinstance(e, Access) and e.space == "smem")
+    spans = [span for access in accesses for warp in access.spans for span in warp]
+    ranges = [span.within or (span.start, span.start + span.size) for span in spans]
+    end = max(
+        (min(x, span.limit or x) for (_, x), span in zip(ranges, spans, strict=True)), default=0
+    )
+    return min((start for start, _ in ranges), default=0), end
+
+
+def _layout_fault(op: Op) -> str:
+    """Return why the layout of an access to SMEM is not possible."""
     match op:
-        case ops.TmaLoad():
-            tensor, map = _tensor_of(op, made), made.get(op.map)
-            if tensor is None or not isinstance(map, ops.MakeTensorMap):
-                return 0, ""
-            return tensor.dtype.size(math.prod(map.box)), ""
-        case ops.ThreadLoad(tensor=Value(type=Tensor() as tensor)):
-            return tensor.dtype.size(op.rows * op.columns), ""
         case ops.ClearPanels():
             line, span = op.columns * DTYPES[op.dtype].bytes, SWIZZLE_SPAN[op.swizzle]
-            return (
-                op.rows * line,
-                f"rows of {line} bytes are not a multiple of the swizzle span of {span} bytes"
-                if line % span
-                else "",
-            )
+            told = f"rows of {line} bytes are not a multiple of the swizzle span of {span} bytes"
+            return told if line % span else ""
         case ops.LoadPanels():
             return _of_panels(op)
         case ops.LoadShared(result=Value(type=Tile() | Fragment() as kind)):
             size = kind.dtype.bytes
             if size not in (2, 4) or kind.dtype.bits < 16:
-                return 0, f"load_shared needs elements of 16 or 32 bits, not {kind.dtype}"
+                return f"load_shared needs elements of 16 or 32 bits, not {kind.dtype}"
             if op.offset % size or op.bytes % size:
-                return 0, f"bytes {op.offset} to {op.offset + op.bytes} are not multiples of {size}"
-            return op.bytes, _shapes_agree(op.index, kind)
+                return f"bytes {op.offset} to {op.offset + op.bytes} are not multiples of {size}"
+            return _shapes_agree(op.index, kind)
         case ops.StorePartials(x=Value(type=Fragment() as kind)):
             if op.over_rows:
-                return 4 * 4 * kind.columns, _reduces_rows(op, kind)
+                return _reduces_rows(op, kind)
             apart = op.ctas > 1 and op.barriers is None
-            fault = "`barriers` must count the bytes sent to other CTAs" if apart else ""
-            return 4 * kind.rows * kind.lanes.warps * op.ctas, fault
+            return "`barriers` must count the bytes sent to other CTAs" if apart else ""
         case ops.ReducePartials(result=Value(type=Fragment() | Tile() as kind)):
-            along = "columns" if op.over_rows else "rows"
             across = "rows" if op.over_rows else "columns"
             fits = isinstance(kind, Tile) or getattr(kind, across) == 1
-            words = getattr(kind, along) if isinstance(kind, Fragment) else 1
-            fault = "" if fits else f"the result must have one element for all {across}, not {kind}"
-            return 4 * words * op.parts, fault
-        case ops.SendFragment(value=Value(type=Fragment() as kind)):
-            return kind.rows * kind.columns * kind.dtype.bytes, ""
-        case ops.ReceiveFragment(result=Value(type=Fragment() as kind)):
-            return kind.rows * kind.columns * kind.dtype.bytes, ""
+            return "" if fits else f"the result must have one element for all {across}, not {kind}"
         case ops.StoreShared(value=Value(type=Fragment() as kind)):
             return _of_store(op, kind)
         case ops.StoreTransposed() | ops.LoadTransposed():
-            return reach_of_lines(op)
-        case ops.StoreScaleFactors():
-            return op.bytes, ""
-        case ops.Tcgen05Cp():
-            return BYTES * (op.rows // ROWS) * op.words, ""
+            return fault_of_lines(op)
         case ops.SmemDescriptor():
             line, span = DTYPES[op.dtype].size(op.columns), SWIZZLE_SPAN[op.swizzle]
-            if op.rows % 8 or line % span:
-                return 0, f"{op.rows} rows of {line} bytes are not multiples of 8 and {span}"
-            return line * op.rows, ""
+            told = f"{op.rows} rows of {line} bytes are not multiples of 8 and {span}"
+            return told if op.rows % 8 or line % span else ""
         case _:
-            return 0, ""
+            return ""
 
 
 def _shapes_agree(index: Value, kind: Tile | Fragment) -> str:
@@ -331,40 +319,39 @@ def _shapes_agree(index: Value, kind: Tile | Fragment) -> str:
     return "" if alike and integers else f"an index of {own} does not give {kind}"
 
 
-def _of_panels(op: ops.LoadPanels) -> tuple[int, str]:
+def _of_panels(op: ops.LoadPanels) -> str:
     kind, span = op.result.type, SWIZZLE_SPAN[op.swizzle]
     if not isinstance(kind, Fragment) or kind.columns % 8:
-        return 0, f"load_panels cannot load {kind}"
+        return f"load_panels cannot load {kind}"
     line = kind.dtype.size(kind.columns)
     if kind.rows == 1 and (op.rows != 1 or op.start is not None):
-        return 0, "a fragment of one row needs a tile of one row and no `start`"
+        return "a fragment of one row needs a tile of one row and no `start`"
     reached = lines_reached(op.apart) if kind.rows > 1 else 1
     if op.apart != 16 and (op.start is None or op.swizzle in PACKED_SPAN):
-        return 0, "`apart` needs a `start` and a tile that is not packed"
+        return "`apart` needs a `start` and a tile that is not packed"
     if max(kind.rows, reached) > op.rows or (op.rows > 1 and line % span):
-        return 0, f"{kind} does not fit a tile of {op.rows} rows of {span} bytes"
-    return (line if op.rows == 1 else line * op.rows), ""
+        return f"{kind} does not fit a tile of {op.rows} rows of {span} bytes"
+    return ""
 
 
-def _of_store(op: ops.StoreShared, kind: Fragment) -> tuple[int, str]:
+def _of_store(op: ops.StoreShared, kind: Fragment) -> str:
     if (op.item is None) == (op.state is None) or (op.item is not None and op.rows):
-        return 0, "the destination must be a quarter of an `item`, or rows of the item of a `state`"
+        return "the destination must be a quarter of an `item`, or rows of the item of a `state`"
     if op.apart != 16 and op.state is None:
-        return 0, "`apart` needs a `state`"
+        return "`apart` needs a `state`"
     if op.half and (op.state is not None or op.joined):
-        return 0, "`half` needs an `item` that is not joined"
+        return "`half` needs an `item` that is not joined"
     if op.state is not None:
         fits = kind.rows == 64 and kind.columns % 8 == 0 and kind.dtype.bits in (8, 16, 32)
         if not fits or op.start is None or op.transposed or op.rows < lines_reached(op.apart):
-            return 0, f"{kind} does not fit a tile of {op.rows} rows"
-        return op.panels * op.rows * SWIZZLE_SPAN[op.swizzle], ""
+            return f"{kind} does not fit a tile of {op.rows} rows"
+        return ""
     size = kind.dtype.bytes
-    lines, line = (kind.columns, op.line) if op.transposed else (16, kind.columns)
-    wide, span = line * size, SWIZZLE_SPAN[op.swizzle]
+    wide, span = (op.line if op.transposed else kind.columns) * size, SWIZZLE_SPAN[op.swizzle]
     whole = not wide % span if op.swizzle == "none" else wide == span
     if kind.rows != 64 or kind.columns % 8 or not whole:
-        return 0, f"rows of {wide} bytes of {kind} do not fit swizzle {op.swizzle}"
-    return lines * wide * (1 if op.joined else 4) * (2 if op.half and not op.transposed else 1), ""
+        return f"rows of {wide} bytes of {kind} do not fit swizzle {op.swizzle}"
+    return ""
 
 
 def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:

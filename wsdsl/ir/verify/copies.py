@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from wsdsl.ir import ops
-from wsdsl.ir.analysis.tile_widths import WIDTH_STEP
 from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import box_fault
+from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Problem
-from wsdsl.ir.ops import PrefetchTile
+from wsdsl.ir.ops import PrefetchTile, WarpBox
 from wsdsl.ir.types import DType, Shared, Tensor
 
 
@@ -68,36 +67,6 @@ def joined_panels_are_transposed(kernel: Kernel) -> Iterator[Problem]:
             yield op, 'joined panels need transposed=True, 16-bit elements and swizzle="128B"'
 
 
-class WarpBox(NamedTuple):
-    """A box that a warp copies: its bytes of the item, and how many lines of panels that are not
-    copied whole lie in front of it.
-    """
-
-    warp: int
-    bytes: range
-    line: int = 0
-
-
-def boxes_of_warps(op: ops.TmaStore | ops.ThreadStore, size: int) -> Iterator[WarpBox]:
-    """What each of the four warps copies, in boxes of `size` bytes."""
-    for warp in range(4):
-        start = warp * apart_of(op)
-        if isinstance(op, ops.ThreadStore) or not op.lines:
-            yield WarpBox(warp, range(start, start + size))
-            continue
-        # Warps share a panel's lines, or each has them all.
-        each = apart_of(op) // size if op.row_dim == op.line_dim else 0
-        for n in range(each or op.lines // WIDTH_STEP):
-            line = (warp * each + n) * WIDTH_STEP
-            if line < op.lines:
-                yield WarpBox(warp, range(start + n * size, start + (n + 1) * size), line)
-
-
-def apart_of(op: ops.TmaStore | ops.ThreadStore) -> int:
-    """Bytes of the item from one warp's part to the next."""
-    return op.apart or op.shared.type_as(Shared).bytes // 4
-
-
 def reach_of_boxes(
     op: ops.TmaStore | ops.ThreadStore, box: Sequence[int], dtype: DType
 ) -> tuple[list[int], int]:
@@ -106,7 +75,7 @@ def reach_of_boxes(
     if isinstance(op, ops.ThreadStore) or not op.lines:
         return sides, box[op.row_dim]
     sides[op.line_dim] = op.lines
-    each = apart_of(op) // dtype.size(math.prod(box)) if op.row_dim == op.line_dim else 1
+    each = op.part_bytes // dtype.size(math.prod(box)) if op.row_dim == op.line_dim else 1
     return sides, each * box[op.row_dim]
 
 
@@ -133,8 +102,8 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op, ops.TmaStore) and (told := _lines_fault(op, named.box)):
             yield op, told
             continue
-        item, boxes = op.shared.type_as(Shared).bytes, [*boxes_of_warps(op, size)]
-        apart, own = apart_of(op), sum(size for held in boxes if not held.warp)
+        item, boxes = op.shared.type_as(Shared).bytes, [*op.boxes(size)]
+        apart, own = op.part_bytes, sum(size for held in boxes if not held.warp)
         if apart < own or boxes[-1].bytes.stop > item:
             yield op, f"4 boxes of {size} bytes, {apart} apart, exceed an item of {item} bytes"
         if op.apart % (8 * SWIZZLE_SPAN[named.swizzle]):

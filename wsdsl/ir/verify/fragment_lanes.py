@@ -47,22 +47,22 @@ def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"lanes {vector}x{across} need a multiple of {lanes.columns} columns"
 
 
-def reach_of_lines(op: ops.StoreTransposed | ops.LoadTransposed) -> tuple[int, str]:
-    """The bytes of an item that an op reaches; and why it can not."""
+def fault_of_lines(op: ops.StoreTransposed | ops.LoadTransposed) -> str:
+    """Return why fragments cannot be transposed by SMEM."""
     if isinstance(op, ops.StoreTransposed):
         kinds = [v.type for v in op.parts]
         held = [k for k in kinds if isinstance(k, Fragment)]
         if not held or len({(k.dtype, k.columns, k.lanes) for k in kinds if k in held}) > 1:
-            return 0, "the parts may differ only in their rows"
-        lines, length = held[0].columns, sum(k.rows for k in held)
+            return "the parts may differ only in their rows"
+        length = sum(k.rows for k in held)
         fits = all(k.rows > 1 for k in held) and held[0].columns > 1 and len(held) == len(kinds)
     else:
         kind = op.result.type
         if not isinstance(kind, Fragment):
-            return 0, f"{kind} has no rows"
-        held, lines, length = [kind], kind.rows, op.length
+            return f"{kind} has no rows"
+        held, length = [kind], op.length
         fits = op.first + kind.columns <= length and min(kind.rows, kind.columns) > 1
     size = length * held[0].dtype.bytes
     if not fits or held[0].dtype.bits < 8 or size % VECTOR or held[0].lanes == ACCUMULATOR:
-        return 0, f"{', '.join(map(str, held))} cannot be transposed with rows of {size} bytes"
-    return (op.line + lines) * size, ""
+        return f"{', '.join(map(str, held))} cannot be transposed with rows of {size} bytes"
+    return ""

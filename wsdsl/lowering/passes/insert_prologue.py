@@ -103,7 +103,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     prologue: list[Op] = [ops.Elect(body=tuple(first))] if first else []
     maps_of, constant = mapped_tensors(kernel), constant_tensors(kernel)
     loading = (op for op in kernel.of(Partition) if op.role == "load" and op.num_warpgroups)
-    early = [op for op in loading if only_reads(op.body, maps_of, constant)]
+    early = [op for op in loading if only_reads(op.body, kernel.definers, constant)]
     overlap = kernel.schedule is None or kernel.schedule.launch_pdl is not False
     after: list[Op] = [ops.GriddepLaunchDependents()] if overlap else []
     together = bool(reaching(kernel))

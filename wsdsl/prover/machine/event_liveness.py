@@ -4,13 +4,12 @@ check can fail for it any more, and the fewer events there are the fewer states.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import operands
-from wsdsl.ir.types import Columns
-from wsdsl.ir.verify.synchronization import reaches_others
+from wsdsl.ir.effects import Access, Fence, Wait, reaches_cluster
 from wsdsl.prover.machine.flatten import of_rest
 from wsdsl.prover.machine.instructions import Code, Instruction
 from wsdsl.prover.machine.machine import ALL, ELECTED, Machine, known_to_all, known_to_some
@@ -55,77 +54,25 @@ def asks_of(model: Model, code: Code) -> list[tuple[Ask, ...]]:
 
 
 def _asks(model: Model, i: Instruction) -> list[Ask]:
-    op: Any = i.op
-    remote = reaches_others(op)
-    who = ELECTED if i.elected else ALL
-
-    def ask(value: Any, use: int, by: tuple[int, ...] = who) -> Ask:
-        return model.arrays[value.name].index, use, by, remote
-
-    match op:
-        case ops.MbarrierArrive():
-            return [ask(op.barriers, CHANGES, ALL if op.each_thread or op.each_warp else ELECTED)]
-        case ops.MbarrierArriveExpectTx():
-            return [ask(op.barriers, CHANGES)]
-        case ops.MbarrierWait():
-            return [ask(op.barriers, LOOKS)]
-        case ops.TmaLoad() | ops.ClcTryCancel():
-            return [ask(op.shared, CHANGES), ask(op.barriers, CHANGES)]
-        case ops.SendFragment():
-            return [ask(op.shared, CHANGES, ALL), ask(op.barriers, CHANGES, ALL)]
-        case ops.StorePartials():
-            asked = [op.shared] if op.barriers is None else [op.shared, op.barriers]
-            return [(model.arrays[v.name].index, CHANGES, ALL, op.ctas > 1) for v in asked]
-        case (
-            ops.StoreShared()
-            | ops.ThreadLoad()
-            | ops.ClearPanels()
-            | ops.StoreTransposed()
-            | ops.ClearBins()
-            | ops.StoreBins()
-        ):
-            return [ask(op.shared, CHANGES)]
-        case (
-            ops.TmaStore()
-            | ops.ThreadStore()
-            | ops.LoadShared()
-            | ops.LoadPanels()
-            | ops.ReceiveFragment()
-            | ops.ReducePartials()
-            | ops.LoadTransposed()
-            | ops.AddBins()
-            | ops.ClcQueryCancel()
-        ):
-            return [ask(op.shared, LOOKS)]
-        case ops.NamedBarrierSync() | ops.NamedBarrierArrive():
-            return [((ROUND, barrier), CHANGES, ALL, False) for barrier in op.numbers]
-        case ops.Tcgen05Mma():
-            read = [v for v in (op.a, op.scales) if v is not None and isinstance(v.type, Columns)]
-            return [ask(op.sums, CHANGES), *(ask(v, LOOKS) for v in read)]
-        case ops.StoreScaleFactors() | ops.Tcgen05Cp():
-            return [ask(op.scales, CHANGES), ask(op.shared, LOOKS)]
-        case ops.Tcgen05Commit():
-            return [ask(op.barriers, CHANGES)]
-        case ops.Tcgen05St():
-            return [ask(op.columns, CHANGES)]
-        case ops.Tcgen05Ld():
-            return [ask(op.sums, LOOKS)]
-        case ops.Tcgen05Dealloc():
-            columns = sorted(model.arrays[name].index for name in model.columns)
-            return [(index, CHANGES, ALL, remote) for index in columns]
-        case ops.SyncCta():
-            return [((ROUND, 0), CHANGES, ALL, False)]
-        case ops.SyncCluster():
-            return [((ROUND, EVERY_CTA), CHANGES, ALL, True)]
-        case ops.MbarrierInit() | ops.SmemDescriptor():
-            return []
-        case _:  # Of an op that is not known here the most is supposed.
-            return [
-                (model.arrays[value.name].index, use, ALL, True)
-                for value in operands(op)
-                if value.name in model.arrays
-                for use in (CHANGES, LOOKS)
-            ]
+    asks = list[Ask]()
+    for effect in i.effects:
+        if isinstance(effect, Fence) or (isinstance(effect, Access) and effect.space == "gmem"):
+            continue
+        remote = reaches_cluster(effect) or getattr(i.op, "cta_group", 1) > 1
+        looks = isinstance(effect, Wait) or getattr(effect, "kind", "") in ("read", "add")
+        one = i.elected or getattr(effect, "threads", "") == "one"
+        arrays: Iterable[Any] = ()
+        if isinstance(effect, Access) and effect.of is None:
+            arrays = sorted(model.arrays[name].index for name in model.columns)
+        elif isinstance(effect, Access) or effect.on == "mbarrier":
+            name = effect.of.name if effect.of is not None else ""
+            arrays = [model.arrays[name].index] if name in model.arrays else []
+        elif not isinstance(effect, Wait):
+            numbers = {"cta": (0,), "cluster": (EVERY_CTA,)}.get(effect.on, effect.numbers)
+            arrays, one = [(ROUND, number) for number in numbers], False
+        use, who = LOOKS if looks else CHANGES, ELECTED if one else ALL
+        asks += [(array, use, who, remote) for array in arrays]
+    return asks
 
 
 def settled(m: Machine, asks: list[list[tuple[Ask, ...]]]) -> Settled:

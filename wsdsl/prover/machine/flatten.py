@@ -175,7 +175,10 @@ class Flattener:
         defines = self._slots(results_of(op))
         if not self.around:
             self.code.constant.update(defines)
-        self._add(Instruction(run, op, elected, tuple(uses.values()), defines, extra=uses))
+        effects = tuple(op.effects(self.made))
+        self._add(
+            Instruction(run, op, elected, (*uses.values(),), defines, extra=uses, effects=effects)
+        )
 
     def _shape_of(self, op: Op) -> Any:
         """A scalar's formula, whatever iteration it is in: what loops are compared by."""

@@ -14,10 +14,22 @@ from itertools import zip_longest
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import THREADS, Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.effects import Effect, values_of
+from wsdsl.ir.op import (
+    THREADS,
+    Kernel,
+    Makers,
+    Op,
+    Region,
+    Value,
+    effects,
+    operands,
+    regions,
+    results_of,
+)
 from wsdsl.ir.ops import Partition
 from wsdsl.ir.rewriter import walk, yielded
-from wsdsl.ir.types import Fragment
+from wsdsl.ir.types import BOOL, Accumulator, Fragment, MatrixDescriptor, Tile
 
 Run = Callable[[Any, Any, "Instruction"], int]
 """(machine, agent, instruction) -> BLOCKED, LOCAL or SEEN."""
@@ -46,6 +58,7 @@ class Instruction:
     backward: bool = False
     leaves: bool = False
     extra: Any = None
+    effects: tuple[Effect, ...] = ()
 
 
 @dataclass(eq=False)
@@ -177,7 +190,7 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
             if isinstance(op, ops.StoreGlobal) and op.pred is not None:
                 work.append(op.pred)
         elif effects.has(op):
-            work += _wanted(op)
+            work += _wanted(op, kernel.definers)
     while work:
         value = work.pop()
         if value.name in needed:
@@ -198,47 +211,18 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
                 place = op.result.index(value)
                 work += [op.cond, yielded(op.then)[place], yielded(op.orelse)[place]]
             case ops.WgmmaWait() | ops.Wgmma():
-                work += _wanted(op)
+                work += _wanted(op, kernel.definers)
             case _:
                 work += [v for v in operands(op) if not isinstance(v.type, Fragment)]
     return needed
 
 
-def _wanted(op: Op) -> list[Value]:
-    """Operands on which the op's effect on others depends; not the data, nor coordinates."""
-    match op:
-        case ops.TmaLoad():
-            return [op.state, *(v for v in (op.multicast, op.shift, op.cta) if v is not None)]
-        case ops.SendFragment():
-            return [op.state, op.cta, *([] if op.shift is None else [op.shift])]
-        case ops.ReceiveFragment():
-            return [op.state, *([] if op.shift is None else [op.shift])]
-        case ops.StorePartials():
-            return [v for v in (op.part, op.state) if v is not None]
-        case ops.ReducePartials():
-            return [op.state] if op.state is not None else []
-        case ops.ThreadLoad() | ops.ClearPanels() | ops.LoadShared():
-            return [op.state]
-        case ops.StoreShared():
-            return [v for v in (op.item, op.state, op.start) if v is not None]
-        case ops.TmaStore() | ops.ThreadStore() | ops.StoreTransposed() | ops.LoadTransposed():
-            return [op.item]
-        case ops.ClearBins() | ops.AddBins() | ops.StoreBins():
-            return []
-        case ops.AsAccumulator() | ops.Tcgen05WaitLd() | ops.Tcgen05Dealloc():
-            return []
-        case ops.ZeroUnless():
-            return [op.cond]
-        case ops.Tcgen05Mma():
-            a = op.a if op.a_state is None else op.a_state
-            held = [op.state, a, op.b, op.accumulate]
-            return [*held, *([] if op.scale_state is None else [op.scale_state])]
-        case ops.StoreScaleFactors() | ops.Tcgen05Cp():
-            return [op.state, op.shared_state]
-        case ops.Tcgen05Ld() | ops.Tcgen05St():
-            return [op.state]
-        case ops.Wgmma() | ops.WgmmaWait():
-            # What fragments hold is data; of the registers they are in the name says enough.
-            return [v for v in operands(op) if not isinstance(v.type, Fragment)]
-        case _:
-            return list(operands(op))
+def _wanted(op: Op, made: Makers) -> list[Value]:
+    """Return the operands on which effects depend: neither the data, nor coordinates."""
+    if not effects(type(op)):
+        return [v for v in operands(op) if not isinstance(v.type, Fragment)]
+    wanted = [v for v in operands(op) if isinstance(v.type, (Accumulator, MatrixDescriptor))]
+    wanted += [v for v in operands(op) if v.type == Tile(BOOL)]
+    for effect in op.effects(made):
+        wanted += values_of(effect)
+    return wanted

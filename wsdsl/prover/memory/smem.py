@@ -14,12 +14,10 @@ from operator import and_
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.effects import Access
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.types import DType
-from wsdsl.ir.verify.copies import boxes_of_warps
 from wsdsl.prover.failure import Party
-from wsdsl.prover.machine.instructions import LOCAL, SEEN, Instruction
+from wsdsl.prover.machine.instructions import LOCAL, Instruction
 from wsdsl.prover.machine.machine import (
     ALL,
     ELECTED,
@@ -32,7 +30,7 @@ from wsdsl.prover.machine.machine import (
     union,
 )
 from wsdsl.prover.machine.model import Array
-from wsdsl.prover.protocols.mbarriers import barrier_of, count_in_phase, cta_of_pair, settle, shown
+from wsdsl.prover.protocols.mbarriers import barrier_of, count_in_phase, settle, shown
 
 EVERY = -1
 """Stands for a class where all threads of a warpgroup are meant."""
@@ -187,27 +185,22 @@ def read(
     m.memory[key] = tuple(made)
 
 
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join adjacent ranges, and drop empty ones."""
+    found = list[tuple[int, int]]()
+    for start, end in ranges:
+        if found and found[-1][1] == start:
+            found[-1] = found[-1][0], end
+        elif start < end:
+            found.append((start, end))
+    return found
+
+
 def known_to_each(a: Agent, who: tuple[int, ...]) -> int:
     return reduce(and_, [a.know[c] for c in who])
 
 
 # Copies -------------------------------------------------------------------------------------------
-
-
-def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
-    op: ops.TmaLoad = i.op
-    (array, item), start = item_in(m, a, i, op.shared, op.state), op.offset
-    if op.shift is not None:
-        shift = a.slots[i.extra[op.shift.name]]
-        if not isinstance(shift, int):
-            raise a.fail("unknown", op, f"the offset of this copy in `{array.label}` is not known")
-        start += shift
-    where = array, item, start, start + m.model.boxes[op.map.name]
-    item_of(m, a, op, where)
-    for cta in destinations(m, a, i, op.multicast):
-        counted = cta if op.cta is None else cta_of_pair(m, a, i, op.cta)
-        send(m, a, i, where, a.know[0], a.know[0], "copy", cta, counted=counted)
-    return SEEN
 
 
 def send(
@@ -269,13 +262,13 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     array, item = item_in(m, a, i, op.shared, op.item)
     item_of(m, a, op, (array, item, 0, array.bytes))
     made: list[int] = []
-    boxes = [*boxes_of_warps(op, m.model.boxes[op.map.name])]
-    for place, c in enumerate(FIRST_LANES):
+    (access,) = (e for e in i.effects if isinstance(e, Access) and e.space == "smem")
+    for place, (c, spans) in enumerate(zip(FIRST_LANES, access.spans, strict=True)):
         event = m.event()
         before = a.know[c] | union(stored[place] for stored in (*a.stores, a.open_stores))
         reader = ("store", a.index, c)
-        for box in (held.bytes for held in boxes if held.warp == place):
-            where = array, item, box.start, box.stop
+        for span in spans:
+            where = array, item, span.start, span.start + span.size
             read(m, a, op, where, a.know[c], reader, event, before)
         made.append(event)
     a.open_stores = tuple([s | new for s, new in zip(a.open_stores, made, strict=True)])
@@ -297,29 +290,3 @@ def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
             a.know[c] |= event
     del a.stores[:over]
     return LOCAL
-
-
-def operand_ranges(
-    rows: int,
-    columns: int,
-    element: DType,
-    swizzle: str,
-    k_major: bool,
-    start: int,
-    extent: int,
-    k: int,
-) -> list[tuple[int, int]]:
-    """The bytes of a tile of panels that a wgmma reads, widened to whole swizzle atoms; `start`
-    along M or N."""
-    span = SWIZZLE_SPAN[swizzle]
-    panel = rows * span
-    if k_major:
-        lines, first, last = (start, start + extent), 0, -(-element.size(k) // span)
-    else:
-        lines = (0, k)
-        first, last = element.size(start) // span, -(-element.size(start + extent) // span)
-    last = min(last, -(-element.size(columns) // span))
-    begin, end = lines[0] // 8 * 8 * span, min(-(-lines[1] // 8) * 8, rows) * span
-    if begin == 0 and end == panel:
-        return [(first * panel, last * panel)]
-    return [(p * panel + begin, p * panel + end) for p in range(first, last)]

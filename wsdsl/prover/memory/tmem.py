@@ -36,7 +36,7 @@ from wsdsl.prover.memory.smem import (
     spans_of,
     write,
 )
-from wsdsl.prover.memory.smem_loads import read_by_threads
+from wsdsl.prover.memory.smem_effects import read_by_threads
 from wsdsl.prover.memory.wgmma import UNWRITTEN, Descriptor, read_operand, waited_for
 from wsdsl.prover.protocols.mbarriers import (
     STALE,

@@ -15,7 +15,7 @@ from wsdsl.prover.machine.control_flow import truth
 from wsdsl.prover.machine.instructions import LOCAL, Instruction
 from wsdsl.prover.machine.machine import ALL, Agent, Group, Machine, Registers, union
 from wsdsl.prover.machine.model import Array
-from wsdsl.prover.memory.smem import item_in, known_to_each, operand_ranges, read
+from wsdsl.prover.memory.smem import item_in, joined, known_to_each, read
 from wsdsl.record import record
 
 UNWRITTEN = "unwritten"
@@ -136,13 +136,11 @@ def read_operand(
     if start % (granule := 8 if op.k_major else kind.count(SWIZZLE_SPAN[op.swizzle])):
         told = f"an operand starts at element {start}, not at a multiple of {granule}"
         raise a.fail("misuse", product, told)
-    ranges = operand_ranges(
-        op.rows, op.columns, kind, op.swizzle, op.k_major, start, extent, op.first + product.k
-    )
     # Groups retire in the order in which they were committed.
     before = know | union(group.events for group in (*a.groups, a.open))
-    for begin, end in ranges:
-        begin, end = begin + op.offset, end + op.offset
+    spans = op.spans(extent, kind, product.k)
+    starts = [span.start + sum(start * by for _, by in span.terms) for span in spans]
+    for begin, end in joined((x, x + span.size) for x, span in zip(starts, spans, strict=True)):
         if end > held.array.bytes:
             raise a.fail(
                 "misuse",

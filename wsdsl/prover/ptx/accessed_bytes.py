@@ -12,16 +12,15 @@ from math import prod
 from typing import Any, NamedTuple
 
 from wsdsl.ir import ops
+from wsdsl.ir.effects import Access
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op import Kernel, Makers, Op, once
 from wsdsl.ir.ops import (
     LoadTransposed,
-    StoreScaleFactors,
     StoreTransposed,
     Tcgen05Dealloc,
     TmemColumns,
 )
-from wsdsl.prover.ptx.expected_trace import ACCESSES
 from wsdsl.prover.ptx.register_slice import split_address
 from wsdsl.prover.ptx.register_values import BASE, FOLDED
 
@@ -32,11 +31,7 @@ OWN = re.compile(
     r"[^;]*?(\[[^\]]*\])"
 )
 WIDTH = re.compile(r"(?:.*\.[vx](\d)\b)?.*\.[a-z]+(\d+)(x2)?$")
-KINDS_OF = {
-    op: [kind for kind, others in ACCESSES.items() if op in others]
-    for members in ACCESSES.values()
-    for op in members
-} | {StoreScaleFactors: ["ld.shared"]}
+KINDS = ("ld.global", "st.shared", "ld.shared", "st.global")
 MONOTONE = ("add", "sub", "mul", "min", "max")
 Bounds = tuple[int, int]
 
@@ -105,8 +100,27 @@ def own_accesses(text: str) -> Iterator[Own]:
         )
 
 
+def kinds_of(op: Op, made: Makers) -> list[str]:
+    """Return the accesses of threads in PTX, in order. Only that of `ld.global.nc` is chosen by
+    LLVM.
+    """
+    spaces, found = {"smem": "shared", "gmem": "global"}, set[str]()
+    for effect in op.effects(made):
+        if isinstance(effect, Access) and not effect.asynchronous and effect.cta is None:
+            letters = "ld" if effect.kind in ("read", "take") else "st"
+            found.add(f"{letters}.{spaces.get(effect.space, '')}")
+    return [kind for kind in KINDS if kind in found]
+
+
+@once
+def accessing(kernel: Kernel) -> dict[int, list[str]]:
+    """Return the kinds of accesses of each op that has some, by its id."""
+    kinds = ((id(op), kinds_of(op, kernel.definers)) for op in kernel.ops)
+    return {op: found for op, found in kinds if found}
+
+
 def allowed(kernel: Kernel, op: Op, held: dict[Any, Any]) -> Iterator[Allowed]:
-    for kind in KINDS_OF.get(type(op), ()):
+    for kind in accessing(kernel).get(id(op), ()):
         if "global" in kind:
             yield Allowed(kind, *_of_tensor(kernel, op, held))
         else:

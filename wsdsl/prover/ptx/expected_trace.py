@@ -14,18 +14,12 @@ from wsdsl.ir.ops import (
     BLOCK_BYTES,
     BLOCK_COLUMNS,
     HELD_BYTES,
-    AddBins,
-    ClearBins,
-    LoadTransposed,
     Partition,
-    StoreBins,
-    StoreTransposed,
-    Tcgen05Dealloc,
-    TmemColumns,
     by_warpgroup,
 )
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import DTYPES, Barriers, Fragment
+from wsdsl.prover.ptx.accessed_bytes import kinds_of
 from wsdsl.prover.ptx.expected_paths import Change, Fill, Items, Places, Skeleton, of_warps
 from wsdsl.prover.ptx.loop_events import both_ways, loop_events, of_several
 from wsdsl.prover.ptx.register_values import FOLDED
@@ -36,19 +30,6 @@ from wsdsl.prover.ptx.tmem_events import operand_event, tensor_events
 
 CONDITIONAL = "conditional "
 """An event that depends on more than which thread it is."""
-ACCESSES: dict[str, tuple[type[Op], ...]] = {
-    "ld.global": (ops.ThreadLoad, ops.LoadGlobal),
-    "st.shared": (
-        ops.ThreadLoad, ops.StoreShared, ops.StorePartials, ops.ClearPanels, StoreTransposed,
-        ClearBins, AddBins,
-    ),
-    "ld.shared": (
-        ops.ThreadStore, ops.LoadShared, ops.LoadPanels, ops.ReducePartials, ops.ReceiveFragment,
-        LoadTransposed, StoreBins, ops.ClcQueryCancel, TmemColumns, Tcgen05Dealloc,
-    ),
-    "st.global": (ops.ThreadStore, ops.StoreGlobal, AddBins, StoreBins),
-}  # fmt: skip
-"""Of threads, by the ops that have them. Only the order of `ld.global.nc` is LLVM's matter."""
 ASK, QUERY = "clusterlaunchcontrol.try_cancel", "clusterlaunchcontrol.query_cancel"
 IS_CLAIMED, CLAIMED = f"{QUERY}.is_canceled", f"{QUERY}.get_first_ctaid::x"
 """The cluster of a response is read where it has one."""
@@ -56,7 +37,7 @@ IS_CLAIMED, CLAIMED = f"{QUERY}.is_canceled", f"{QUERY}.get_first_ctaid::x"
 
 def skeleton_of_kernel(kernel: Kernel, together: bool = False) -> tuple[Skeleton, Places]:
     """With `together`, loops of the same bounds that stand one behind the other all run or none."""
-    made = _Builder(together)
+    made = _Builder(together, kernel.definers)
     num = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition)) or 1
     made.places.num_threads = 128 * num
     made.region(kernel.body, ThreadSet(num=num))
@@ -144,7 +125,8 @@ class _Builder(TraceBuilder):
     # Ops -----------------------------------------------------------------------------------------
 
     def op(self, op: Op, who: ThreadSet) -> None:
-        for kind in (kind for kind, members in ACCESSES.items() if isinstance(op, members)):
+        # Scale factors are read between stores to TMEM (`tmem_events.py`).
+        for kind in () if isinstance(op, ops.StoreScaleFactors) else kinds_of(op, self.definers):
             self.emit(op, kind)
         match op:
             case ops.Constant():

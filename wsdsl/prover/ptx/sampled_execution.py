@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.analysis.tensor_accesses import DIRECT
+from wsdsl.ir.analysis.tensor_accesses import direct_tensors, sized_dims
 from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN
 from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
 from wsdsl.ir.ops import Iota, LoadGlobal, MakeTensorMap, Partition, TmaLoad, TmaStore, by_warpgroup
@@ -194,7 +194,7 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
     around = _around(kernel)
     for op in region:
         events = around.get(id(op)) or (False if held[Own] and id(op) in around else None)
-        if held[Own] and type(op) in a.KINDS_OF:
+        if held[Own] and id(op) in a.accessing(kernel):
             yield from ((x, op) for x in a.allowed(kernel, op, held))
         match op:
             case ops.Map():
@@ -287,7 +287,7 @@ def _anywhere(kernel: Kernel, region: Sequence[Op], held: Held) -> Iterator[tupl
 def _around(kernel: Kernel) -> dict[int, bool]:
     """By the id of an op in which there are accesses or events, whether there are events."""
     inside = [(op, x) for op in kernel.ops for inner in regions(op) for x in walk(inner)]
-    found = {id(op): False for op, x in inside if type(x) in a.KINDS_OF}
+    found = {id(op): False for op, x in inside if id(x) in a.accessing(kernel)}
     return found | {id(op): True for op, x in inside if isinstance(x, EVENTS)}
 
 
@@ -329,18 +329,13 @@ def _copy(loads: bool, box: int | None, at: Sequence[int | None]) -> Seen:
 @once
 def _arguments(kernel: Kernel) -> list[Any]:
     """Tensor maps, pointers, each with the strides of its tensor, scalars and sizes."""
-    direct = {op.tensor.name: op.tensor.as_tensor for op in kernel.of(*DIRECT)}
+    direct = direct_tensors(kernel)
     found: list[Any] = [("map", op) for op in kernel.of(MakeTensorMap)]
     for name, tensor in direct.items():
         found += [("tensor", name), *(("stride", name, d) for d in tensor.dims[:-1])]
     used = {x for op in kernel.ops for x in operands(op)}
     found += [p for p in kernel.params if isinstance(p.type, Tile) and p in used]
-    dims = [
-        d
-        for op in kernel.of(ops.DimSize, *DIRECT)
-        for d in ([op.dim] if isinstance(op, ops.DimSize) else op.tensor.as_tensor.dims)
-    ]
-    return [*found, *dict.fromkeys(("size", d) for d in dims if isinstance(d, str))]
+    return [*found, *(("size", d) for d in sized_dims(kernel))]
 
 
 Steps = tuple[list[tuple[int, str, Any]], dict[str, int]]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.op import Makers, Op, Region, Value
 from wsdsl.ir.ops import TmemColumns
 from wsdsl.ir.types import Shared, State
 from wsdsl.prover.ptx.expected_paths import ByThread, Change, Fill, Places, Skeleton
@@ -34,7 +34,8 @@ class ThreadSet:
 
 
 class TraceBuilder(ABC):
-    def __init__(self, together: bool) -> None:
+    def __init__(self, together: bool, definers: Makers) -> None:
+        self.definers = definers
         self.graph, self.places, self.now = Skeleton(), Places(), 0
         self.together = together
         self.known: dict[Value, int | float | bool] = {}

@@ -9,7 +9,6 @@ from wsdsl.ir import ops
 from wsdsl.ir.hardware.wgmma_shapes import PTX_NAMES, k_step, may_be_mn_major
 from wsdsl.ir.ops import StorePartials, TmaStore
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment, Shared
-from wsdsl.ir.verify.copies import boxes_of_warps
 from wsdsl.prover.ptx.expected_paths import Fill, Places, of_warps
 
 
@@ -19,7 +18,7 @@ def store_fills(
     """Which warps of a warpgroup copy a box, and from where, one after the other; of panels that
     are copied in part not all warps have as many. `items`: that of each warpgroup.
     """
-    size, boxes = op.shared.type_as(Shared).bytes, [*boxes_of_warps(op, box_bytes)]
+    size, boxes = op.shared.type_as(Shared).bytes, [*op.boxes(box_bytes)]
     of_warp = [[held.bytes.start for held in boxes if held.warp == warp] for warp in range(4)]
     for n in range(max(map(len, of_warp))):
         apart = [own[n] if n < len(own) else None for own in of_warp]

@@ -11,7 +11,6 @@ from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Op, Value, by_op, results_of
 from wsdsl.ir.ops import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Barriers, Fragment
-from wsdsl.ir.verify.copies import boxes_of_warps
 from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.lowering.model.numbers import PRODUCT_ISSUE
 from wsdsl.report.timed import tmem_costs
@@ -146,7 +145,7 @@ def tma_store(agent: Agent, op: ops.TmaStore) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     # A box for each warp, or more lower ones.
     size = sm.boxes[op.map.name][0]
-    moved = size * sum(1 for _ in boxes_of_warps(op, int(size)))
+    moved = size * sum(1 for _ in op.boxes(int(size)))
     cycles = moved * speeds.store
     # Concurrent with another warpgroup's MMAs each store takes longer, but two overlap.
     beside = speeds.beside if sm.tensor.free > agent.now else 1.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Shared
-from wsdsl.ir.verify.copies import boxes_of_warps, place_of_box
+from wsdsl.ir.verify.copies import place_of_box
 from wsdsl.simulator.ops.gmem import access_global, check_repeated
 from wsdsl.simulator.ops.smem import aligned, read_shared, write_shared
 from wsdsl.simulator.recorded_effects import Kind
@@ -118,7 +118,7 @@ def boxes_of(
     it is that the warp does."""
     shared: SharedItems = wg.values[op.shared.name]
     item = int(wg.get(op.item, op))
-    for part in boxes_of_warps(op, held.bytes):
+    for part in op.boxes(held.bytes):
         address = wg.item(op, shared, item, part.bytes.start, held.bytes)
         aligned(wg, op, address, held.swizzle)
         what = f"it reads item {item} of `{shared.label}` (warp {part.warp})"
