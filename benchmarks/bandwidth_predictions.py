@@ -23,9 +23,9 @@ from wsdsl import Kernel, Schedule, parse
 from wsdsl.ir.hardware.target import TARGETS, Target
 from wsdsl.kernels.rows import cross_entropy, layernorm, rmsnorm, softmax
 from wsdsl.kernels.rows.row_arrays import kernel_of
+from wsdsl.lowering.cost_model.predict import Prediction, predict
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.predict import Prediction, predict
-from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 
 RESULTS = Path(__file__).parent / "results" / "bandwidth_h100.json"

@@ -108,7 +108,7 @@ def by_model(problem: Problem) -> list[str]:
 
 def _by_model(problem: Problem) -> Iterator[str]:
     from wsdsl import Schedule
-    from wsdsl.lowering.choice.ranked import ranked
+    from wsdsl.lowering.heuristics.ranked import ranked
     from wsdsl.lowering.passes.choose_schedule import completed
     from wsdsl.lowering.pipeline import scheduled_tile
 

@@ -32,7 +32,7 @@ IMPORTS = {
 }
 WHOLE = "to PTX, as asked for"
 CHOICE = ("choose_schedule",)
-ENDS = ("choose_schedule", "assign_multicast", "simplify")
+ENDS = ("choose_schedule", "assign_multicast", "cse")
 """Behind these the spec is checked."""
 
 
@@ -122,7 +122,7 @@ def warm(X: f32[M, N], Y: f32[M, N]):
 
 def _watch_the_model(clock: Clock) -> Callable[[], None]:
     """Wherever the choice has `predict`, it is timed; what is returned undoes that."""
-    from wsdsl.lowering.model.predict import predict
+    from wsdsl.lowering.cost_model.predict import predict
 
     timed = clock.around("model", predict)
     users = [

@@ -68,7 +68,7 @@ def given_schedules(texts: Sequence[str]) -> list[Schedule]:
 
 def schedules(case: Case, per_way: int = PER_WAY, others: int = OTHERS) -> list[Schedule]:
     """The default first; each completed."""
-    from wsdsl.lowering.choice.ranked import ranked
+    from wsdsl.lowering.heuristics.ranked import ranked
     from wsdsl.lowering.passes.choose_schedule import completed
     from wsdsl.lowering.pipeline import scheduled_tile
     from wsdsl.schedule import Schedule
@@ -267,8 +267,8 @@ class Predicted:
 
     def __init__(self, source: ir.Kernel, sizes: Mapping[str, int], row: Row, card: Target) -> None:
         from wsdsl.cli.options import written_schedule
+        from wsdsl.lowering.cost_model.workload import Work
         from wsdsl.lowering.footprint import axis_sizes
-        from wsdsl.lowering.model.workload import Work
         from wsdsl.lowering.pipeline import scheduled_tile
 
         given = written_schedule(row["schedule"])
@@ -282,7 +282,7 @@ class Predicted:
 
     @property
     def microseconds(self) -> float:
-        from wsdsl.lowering.model.predict import predict
+        from wsdsl.lowering.cost_model.predict import predict
 
         return predict(self.work, self.schedule, self.tile).microseconds
 

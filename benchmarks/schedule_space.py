@@ -21,9 +21,9 @@ from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.ops import Contract
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.cost_model.predict import floors, predict
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, fits_smem
-from wsdsl.lowering.model.predict import floors, predict
-from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.passes.choose_schedule import completed
 from wsdsl.lowering.pipeline import before_choice, scheduled_tile
 from wsdsl.schedule import SWIZZLES, Schedule

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import kernels
 from benchmarks.markdown import table
 from wsdsl import Kernel
-from wsdsl.lowering.stand_ins import predicted_cycles
+from wsdsl.lowering.shape_buckets import predicted_cycles
 
 CASES: tuple[tuple[str, Mapping[str, int]], ...] = (
     ("gemm", dict(N=4096, K=4096)),

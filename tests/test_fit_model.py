@@ -8,7 +8,7 @@ from benchmarks.predictions import Predicted
 from tools import fit_model
 from wsdsl import Schedule
 from wsdsl.ir.hardware.target import H200
-from wsdsl.lowering.model import numbers
+from wsdsl.lowering.cost_model import constants
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def kernels(tmp_path, monkeypatch):
     rows = [dict(schedule=repr(s), us=1.0) for s in given]
     found = [[Predicted(fit_model.gemm.tile_ir, sizes, row, H200) for row in rows]]
     for name in fit_model.NAMES:
-        monkeypatch.setattr(numbers, name, getattr(numbers, name))
-    kept = numbers.SHARPNESS
+        monkeypatch.setattr(constants, name, getattr(constants, name))
+    kept = constants.SHARPNESS
     fit_model.put("SHARPNESS", kept / 2)
     for row in found[0]:
         row.measured = row.microseconds

@@ -13,7 +13,7 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.dispatch.kernel import Kernel
 from wsdsl.ir.ops import LoadGlobal, StoreGlobal
 from wsdsl.lowering.one_axis import with_one_axis
-from wsdsl.lowering.words import with_words
+from wsdsl.lowering.packed_components import with_words
 
 BF16 = ml_dtypes.bfloat16
 TEXT = """

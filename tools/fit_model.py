@@ -3,9 +3,9 @@
     python -m tools.fit_model MEASURED... [--fit]
 
 MEASURED are files of `benchmarks.predictions`, or result files of `benchmarks.gemm`, of which every
-variant of "wsdsl best" counts. What is fitted are the numbers of `wsdsl/lowering/model/numbers.py`;
-rates of the cards are measured by `wsdsl calibrate`. A search of this kind ends where it ends: look
-at what it gives before you take it, and race what is then chosen, since what was measured is what
+variant of "wsdsl best" counts. The search fits the constants of
+`wsdsl/lowering/cost_model/constants.py`; `wsdsl calibrate` measures the parameters of GPUs. Check
+the result before you use it, and compare the schedules that follow, since what was measured is what
 an earlier model liked.
 """
 
@@ -27,10 +27,10 @@ from benchmarks.predictions import Predicted
 from benchmarks.results import load
 from wsdsl.cli.options import schedule_from
 from wsdsl.ir.hardware.target import H200
-from wsdsl.lowering.model import numbers
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.cost_model import constants
+from wsdsl.lowering.cost_model.workload import Work
 
-NAMES = [name for name, held in vars(numbers).items() if isinstance(held, float)]
+NAMES = [name for name, held in vars(constants).items() if isinstance(held, float)]
 STEPS = (0.8, 1.25, 0.9, 1.1, 0.97, 1.03)
 NEAR, CLIPPED = 1.4, 0.4
 """Rows that are slower than the best by more count for their error alone, and no error for more."""
@@ -83,7 +83,7 @@ def _loss(rows: Sequence[Predicted]) -> float:
 
 
 def put(name: str, value: float) -> None:
-    setattr(numbers, name, value)
+    setattr(constants, name, value)
 
 
 def fit(kernels: Sequence[Sequence[Predicted]]) -> None:
@@ -93,7 +93,7 @@ def fit(kernels: Sequence[Sequence[Predicted]]) -> None:
         better = False
         for name in NAMES:
             for step in STEPS:
-                kept = getattr(numbers, name)
+                kept = getattr(constants, name)
                 put(name, kept * step)
                 for row in (row for rows in kernels for row in rows):
                     row.work = Work(row.work.kernel, row.work.sizes)

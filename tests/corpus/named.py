@@ -2,10 +2,10 @@
 
 _ENTRIES = {
     "orders/10/epilogue": (
-        "relax_functions fuse_accumulators choose_schedule assign_tile_sizes fit_last_tiles "
+        "approximate_math fuse_accumulators choose_schedule assign_tile_sizes fit_last_tiles "
         "make_plan partition_loads split_contractions assign_multicast lower_loops lower_split_k "
         "schedule_products assign_states lower_rings lower_tiles hoist_operands insert_prologue "
-        "allocate_shared simplify"
+        "allocate_shared cse"
     ),
     "decode/f8e4m3/S=1/arch=sm_100a": (
         "place_operands hoist_loads hoist_indices bound_ranges assign_decode_axes"
@@ -14,9 +14,9 @@ _ENTRIES = {
     "patterns/groupnorm": "hold_rows join_exchanges load_before_waits",
     "cases/scaled_rows/threads": "move_factors prefetch_copies",
     "mma/swish/arch=sm_100a": "use_sigmoid scale_products",
-    "mma/unused": "drop_unused",
+    "mma/unused": "dce",
     "mma/rmsnorm/M=777/N=1001/K=2049/threads=all": "spread_rows",
-    "mma/peak/M=512/N=520/K=264/arch=sm_100a": "take_sums_apart",
+    "mma/peak/M=512/N=520/K=264/arch=sm_100a": "split_accumulate",
     "mma/dynamic/M=777/N=1000/K=2056/arch=sm_100a/scheduler=dynamic": "claim_tiles",
     "memory_bound/accumulate": "add_in_place",
     "memory_bound/total": "walk_reduced_rows",

@@ -13,7 +13,7 @@ from wsdsl.frontend.settled_tile_sizes import doubts
 from wsdsl.ir.ops import Contract, ForTiles
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.lowering.passes.drop_unused import drop_unused
+from wsdsl.lowering.passes.dce import dce
 from wsdsl.simulator.reference.arithmetic import numpy_dtype
 
 SIZES: dict[str, tuple[int, ...]] = {
@@ -80,7 +80,7 @@ def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, A
 def loop_variables(kernel: wsdsl.Kernel) -> dict[str, str]:
     """Of `tiles` without `by` in which anything is done, with their dimensions."""
     tiles: dict[str, str] = {}
-    for op in walk(drop_unused(kernel.tile_ir).body):
+    for op in walk(dce(kernel.tile_ir).body):
         if isinstance(op, ForTiles):
             kind = op.index.type
             if isinstance(kind, Axis) and not kind.size:
@@ -89,7 +89,7 @@ def loop_variables(kernel: wsdsl.Kernel) -> dict[str, str]:
 
 
 def multiplies(kernel: wsdsl.Kernel) -> bool:
-    return any(isinstance(op, Contract) for op in walk(drop_unused(kernel.tile_ir).body))
+    return any(isinstance(op, Contract) for op in walk(dce(kernel.tile_ir).body))
 
 
 def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:

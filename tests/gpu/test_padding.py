@@ -7,7 +7,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl.kernels import matmul
-from wsdsl.lowering.choice import padding
+from wsdsl.lowering.heuristics import padding
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu

@@ -41,7 +41,7 @@ def texts() -> dict[str, str]:
     return {
         "tile": made["fit_last_tiles"],
         "partitioned": made["assign_multicast"],
-        "scheduled": made["simplify"],
+        "scheduled": made["cse"],
     }
 
 

@@ -9,9 +9,9 @@ from wsdsl import ScheduleError, VerifyError, parse
 from wsdsl.ir.hardware.target import B200, H100_PCIE, H200, TARGETS, Target, target_of
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.lowering.cost_model.predict import predict
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.predict import predict
-from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import lower, scheduled_tile
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.lowering.choice.schedule_options import ALONE_ROWS, schedule_options
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.cost_model.workload import Work
+from wsdsl.lowering.heuristics.schedule_options import ALONE_ROWS, schedule_options
 from wsdsl.lowering.pipeline import scheduled_tile
 
 

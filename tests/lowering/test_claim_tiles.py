@@ -10,7 +10,7 @@ from tests.kernels import CASES
 from tests.range_kernels import TEXTS
 from wsdsl import Schedule, ScheduleError
 from wsdsl.ir.tile_scheduler import DataParallel, tile_scheduler
-from wsdsl.lowering.busiest import claimed_tiles, claimed_unevenness, unevenness
+from wsdsl.lowering.wave_quantization import claimed_tiles, claimed_unevenness, unevenness
 from wsdsl.schedule import Arch, Scheduler
 
 BLACKWELL: tuple[Arch, ...] = ("sm_100a", "sm_103a")

@@ -9,11 +9,11 @@ from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.hardware.target import H200, TARGETS
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.choice.cluster_options import cluster_options, fits_sharing, sharing_options
-from wsdsl.lowering.choice.ranked import ranked
+from wsdsl.lowering.cost_model.predict import predict
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.predict import predict
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.heuristics.cluster_options import cluster_options, fits_sharing, sharing_options
+from wsdsl.lowering.heuristics.ranked import ranked
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.rates import rates_of
 

@@ -23,7 +23,7 @@ from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.ops import LaunchGrid, MakeTensorMap, MbarrierArriveExpectTx, TmaStore, Wgmma
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.rewriter import rewrite
-from wsdsl.lowering.stand_ins import predicted_cycles
+from wsdsl.lowering.shape_buckets import predicted_cycles
 from wsdsl.prover.prove import prove
 from wsdsl.prover.ptx.check_ptx import check_skeleton
 from wsdsl.simulator.simulation import simulate

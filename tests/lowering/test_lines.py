@@ -5,9 +5,9 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.hardware.target import H200
-from wsdsl.lowering.model.predict import predict
-from wsdsl.lowering.model.terms import crossing
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.cost_model.predict import predict
+from wsdsl.lowering.cost_model.terms import crossing
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.rates import rates_of
 

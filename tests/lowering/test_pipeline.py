@@ -37,7 +37,7 @@ def test_lower_verifies_each_pass_when_asked(every: bool, monkeypatch) -> None:
     monkeypatch.setattr(pipeline, "verify", verified.append)
     with config.override(verify=every):
         made = stages()
-    assert verified[0].level == "tile" and verified[-1] is made["simplify"]
+    assert verified[0].level == "tile" and verified[-1] is made["cse"]
     if every:
         assert all(kernel in verified for kernel in made.values())
     else:

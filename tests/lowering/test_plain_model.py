@@ -10,7 +10,7 @@ from benchmarks import bandwidth_predictions as bandwidth
 from benchmarks.predictions import read
 from wsdsl import Schedule
 from wsdsl.ir.hardware.target import TARGETS
-from wsdsl.lowering.model.plain import INSTRUCTIONS, LATENCY, MEMORY, PlainCost
+from wsdsl.lowering.cost_model.memory_bound import INSTRUCTIONS, LATENCY, MEMORY, PlainCost
 
 
 def cost_of(name: str, sizes: Mapping[str, int], schedule: Schedule | None = None) -> PlainCost:

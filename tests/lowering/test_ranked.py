@@ -8,12 +8,12 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.lowering.choice import ranked
-from wsdsl.lowering.choice.schedule_options import schedule_options
-from wsdsl.lowering.choice.split_k_options import split_k_options
+from wsdsl.lowering.cost_model.predict import least_cut, predict
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.predict import least_cut, predict
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.heuristics import ranked
+from wsdsl.lowering.heuristics.schedule_options import schedule_options
+from wsdsl.lowering.heuristics.split_k_options import split_k_options
 from wsdsl.lowering.pipeline import scheduled_tile
 
 

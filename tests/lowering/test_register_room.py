@@ -10,8 +10,8 @@ from tests.corpus.texts import SECTIONS
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.codegen.ptxas import find_ptxas
-from wsdsl.lowering.choice.register_room import rank_beside_sums
 from wsdsl.lowering.footprint import accumulator_registers
+from wsdsl.lowering.heuristics.register_room import rank_beside_sums
 from wsdsl.lowering.pipeline import scheduled_tile
 
 TEXT = matmul_text(

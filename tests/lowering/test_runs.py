@@ -5,7 +5,7 @@ from typing import Any
 from wsdsl import parse
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.ops import Load
-from wsdsl.lowering.model.terms import Runs
+from wsdsl.lowering.cost_model.terms import Runs
 from wsdsl.lowering.pipeline import scheduled_tile
 
 TEXT = """

@@ -12,11 +12,11 @@ from tests.kernels import CASES
 from wsdsl import CompileError, Schedule, ScheduleError, parse
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.check_schedule import faults
+from wsdsl.lowering.cost_model.predict import Prediction, predict
+from wsdsl.lowering.cost_model.speeds import issuing, pace_of
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.instruction_counts import RELAXED
-from wsdsl.lowering.model.predict import Prediction, predict
-from wsdsl.lowering.model.speeds import issuing, pace_of
-from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Mode
 

@@ -4,10 +4,10 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.lowering.model.speeds import are_scattered
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.cost_model.speeds import are_scattered
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.lowering.stand_ins import predicted_cycles
+from wsdsl.lowering.shape_buckets import predicted_cycles
 
 GEMM = CASES["gemm"].kernel
 

@@ -18,8 +18,8 @@ from wsdsl.diagnostics import Finding
 from wsdsl.dispatch.compiled import Compiled
 from wsdsl.dispatch.variants import MOST_TRIES
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.choice.register_room import narrower
 from wsdsl.lowering.cooperation import num_cooperating
+from wsdsl.lowering.heuristics.register_room import narrower
 from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 
 pytestmark = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.kernels import CASES, simulated
 from wsdsl import Schedule, ScheduleError, parse
 from wsdsl.ir.tile_scheduler import DataParallel, SplitK, StreamK, TileScheduler, pieces_of
-from wsdsl.lowering.busiest import busiest, unevenness
-from wsdsl.lowering.model.speeds import loading_cycles
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.cost_model.speeds import loading_cycles
+from wsdsl.lowering.cost_model.workload import Work
+from wsdsl.lowering.wave_quantization import busiest, unevenness
 
 schedulers = st.builds(SplitK, st.integers(1, 9)) | st.just(StreamK()) | st.just(DataParallel())
 

@@ -9,7 +9,7 @@ import wsdsl
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.choice.orientation import may_be_swapped
+from wsdsl.lowering.heuristics.orientation import may_be_swapped
 
 GEMM, BATCHED = CASES["gemm"].kernel, CASES["batched"].kernel
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.lowering.choice.tile_order import covered
+from wsdsl.lowering.heuristics.tile_order import covered
 from wsdsl.schedule import SWIZZLES
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
-from wsdsl.lowering.model.predict import slices
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.cost_model.predict import slices
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.parallel_reduction import Slicing
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.lowering.register_tiles import chunk_widths, panel_widths

@@ -20,7 +20,7 @@ from wsdsl.artifact.signature import MapArgument, PointerArgument, ScalarArgumen
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.hardware.gmem import L2_LINE
 from wsdsl.ir.types import DTYPES
-from wsdsl.lowering.choice import padding
+from wsdsl.lowering.heuristics import padding
 from wsdsl.runtime.arrays import copies
 from wsdsl.runtime.arrays.padded_copies import Padded, padded
 from wsdsl.runtime.arrays.views import ArrayView, tma_faults

@@ -21,7 +21,7 @@ from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
 from tests.runtime.fake_torch import Gpu, Tensor
 from wsdsl import Schedule
 from wsdsl.kernels import Matmul
-from wsdsl.lowering.choice import padding
+from wsdsl.lowering.heuristics import padding
 from wsdsl.runtime import launcher, recent, workspace
 from wsdsl.runtime.arrays import alignment, copies
 from wsdsl.runtime.packed_arguments import layout

@@ -10,7 +10,7 @@ NEEDED = (
     "llvmlite.binding",
     "wsdsl.codegen.llvm_module",
     "wsdsl.codegen.ptxas",
-    "wsdsl.lowering.stand_ins",
+    "wsdsl.lowering.shape_buckets",
 )
 """Modules that import what a compile needs until ptxas runs; the others can be imported then."""
 

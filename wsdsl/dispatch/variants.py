@@ -69,7 +69,7 @@ class Variants:
         from wsdsl.ir.types import Axis
         from wsdsl.lowering.axes import output_nest
         from wsdsl.lowering.held_rows import held_dims, moved_dims
-        from wsdsl.lowering.words import forms_of
+        from wsdsl.lowering.packed_components import forms_of
 
         tile = self._tile()
         found = [o.result for o in tile.of(Whole)] + [o.index for o in tile.of(ForTiles) if o.whole]
@@ -147,7 +147,7 @@ class Variants:
         span, others = dict(found.spans)[found.rows], beside_rows(self.declaration, found)
 
         def make() -> StandIns:
-            from wsdsl.lowering.stand_ins import stand_ins
+            from wsdsl.lowering.shape_buckets import stand_ins
 
             asked = Asked(schedule, tuple(sorted(others.items())), *alignment)
             with self._default_told(asked):
@@ -177,7 +177,7 @@ class Variants:
         """
 
         def make() -> Names:
-            from wsdsl.lowering.choice import padding
+            from wsdsl.lowering.heuristics import padding
 
             posed = self._posed(Asked(schedule, known, blocked))
             return Names(padding.padded_operands(posed, sizes, able, singly))
@@ -376,7 +376,7 @@ class Variants:
         self, asked: Asked, wide: Compiled, tried: Sequence[tuple[Schedule, Refused]]
     ) -> Iterator[Schedule]:
         """Schedules to try in place of `wide`, by what was `tried` when each is asked for."""
-        from wsdsl.lowering.choice.register_room import MOST_FEWER, narrower
+        from wsdsl.lowering.heuristics.register_room import MOST_FEWER, narrower
         from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 
         schedule, sizes = asked.schedule or Schedule(), dict(asked.sizes)

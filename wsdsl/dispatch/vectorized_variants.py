@@ -44,7 +44,7 @@ def form_of(kernel: ServingT, name: str) -> ServingT:
     """Return a form of a kernel, derived on first use."""
 
     def change(tile: ir.Kernel) -> ir.Kernel:
-        from wsdsl.lowering.words import FORMS
+        from wsdsl.lowering.packed_components import FORMS
 
         made = FORMS[name](tile)
         assert made is not None

@@ -27,8 +27,8 @@ from wsdsl.ir.ops import OVER_AXIS, Contract, Load, Store
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.lowering.axes import change_axes, loop_variable
 from wsdsl.lowering.decode import decoded
-from wsdsl.lowering.lanes import holds_vectors, reduces_across
 from wsdsl.lowering.product_operands import operand_loads, operand_scales
+from wsdsl.lowering.register_layout import holds_vectors, reduces_across
 
 
 def assign_roles(kernel: Kernel) -> Kernel:

@@ -13,7 +13,7 @@ from wsdsl.ir.hardware.wgmma_shapes import COLUMN_STEP, MAX_COLUMNS, columns_fau
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.ops import Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.types import THREADS, Axis, DType, Sizes
-from wsdsl.lowering import lanes
+from wsdsl.lowering import register_layout
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, cluster_size, num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
@@ -51,7 +51,7 @@ def per_consumer(step: int, consumers: int) -> str:
 def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     consumers = num_shares(kernel, chosen)["columns"]
     for name, size in axis_sizes(kernel, chosen).items():
-        if lanes.holds_vectors(kernel) or axes_of(kernel)[name].role != "columns":
+        if register_layout.holds_vectors(kernel) or axes_of(kernel)[name].role != "columns":
             continue
         own = size // consumers
         if size % (COLUMN_STEP * consumers) or size > MAX_COLUMNS:
@@ -121,12 +121,12 @@ def cluster_faults(kernel: Kernel, chosen: Schedule, shared: Iterable[str]) -> I
 
 def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Reject tiles that the threads of a warpgroup cannot divide into whole vectors."""
-    if not lanes.holds_vectors(kernel) or lanes.flat_axis(kernel) is not None:
+    if not register_layout.holds_vectors(kernel) or register_layout.flat_axis(kernel) is not None:
         return
     sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)
     height, most = height_in(kernel, sizes), MAX_COLUMNS
-    if lanes.reduces_rows(kernel):
-        most = lanes.MOST_REDUCED
+    if register_layout.reduces_rows(kernel):
+        most = register_layout.MOST_REDUCED
         if shares["columns"] > 1:
             yield split_fault(chosen, "a reduction needs whole rows")
     rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
@@ -140,14 +140,14 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             yield extent_fault(kernel, name, sizes[name], limit)
     if not rows or not all(rows):
         return  # There are none, or it is open how many there are beside the columns.
-    if height * lanes.WARP < THREADS:
+    if height * register_layout.WARP < THREADS:
         yield from _shared_by_warps(kernel, chosen, height)
     if max((cluster_along(chosen, name) for name in held_axes(kernel)), default=1) > 1:
         for name in sorted(read_and_stored(kernel)):
             why = f"each of its CTAs would load and store `{name}`"
             yield cluster_fault(chosen, why, hint="leave it out, or store to another tensor")
     # Of what is turned threads hold whole tiles.
-    tall = max(rows) // shares["rows"] if lanes.turned(kernel) else height
+    tall = max(rows) // shares["rows"] if register_layout.turned(kernel) else height
     for name, axis in axes_of(kernel).items():
         size, limit = sizes[name] // shares[axis.role], per_consumer(height, shares["rows"])
         if axis.role == "rows" and sizes[name] % (height * shares["rows"]):
@@ -190,9 +190,9 @@ def _shared_by_warps(kernel: Kernel, chosen: Schedule, height: int) -> Iterator[
         needed = "a whole row"
         if isinstance(op, ReduceBlocks):
             needed = f"a whole block of {op.size}"
-            vector = lanes.thread_vector(kernel)
+            vector = register_layout.thread_vector(kernel)
             vector = math.gcd(vector, sizes[op.axis] * height // (shares * THREADS))
-            if op.size <= lanes.WARP * vector:
+            if op.size <= register_layout.WARP * vector:
                 continue
         told = f"WS0403 this needs {needed} in one warp; warps split rows in tiles of {height} rows"
-        yield Finding(told, op.loc, f"use tiles of {THREADS // lanes.WARP} rows or more")
+        yield Finding(told, op.loc, f"use tiles of {THREADS // register_layout.WARP} rows or more")

@@ -19,9 +19,8 @@ from wsdsl.lowering.check_columns import (
     slice_step,
     spread_faults,
 )
-from wsdsl.lowering.check_tensor_memory import claim_faults, tensor_memory_faults
+from wsdsl.lowering.check_tmem import claim_faults, tensor_memory_faults
 from wsdsl.lowering.check_widths import width_faults
-from wsdsl.lowering.counters import counter_faults
 from wsdsl.lowering.decode import decode_faults, decoded, num_decoders
 from wsdsl.lowering.early_loads import num_load_warpgroups
 from wsdsl.lowering.footprint import (
@@ -34,10 +33,11 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.held_rows import are_held, held_axes
-from wsdsl.lowering.lanes import MOST_FLAT, flat_axis, holds_vectors, turned
 from wsdsl.lowering.packed_operands import packed_faults
 from wsdsl.lowering.product_operands import computed_operands, multiplied, with_casts
+from wsdsl.lowering.register_layout import MOST_FLAT, flat_axis, holds_vectors, turned
 from wsdsl.lowering.schedule_findings import extent_fault, order_fault, smem_fault, split_fault
+from wsdsl.lowering.smem_privatization import counter_faults
 from wsdsl.lowering.split_k_rules import (
     contracted_variable,
     cut_loop,
@@ -48,7 +48,7 @@ from wsdsl.lowering.split_k_rules import (
     why_not_shared,
 )
 from wsdsl.lowering.spread_rows import spread_axes
-from wsdsl.lowering.tensor_sums import multiplying_warps
+from wsdsl.lowering.tmem_accumulators import multiplying_warps
 from wsdsl.schedule import Schedule, changed
 
 WGMMA_REGISTERS = 26

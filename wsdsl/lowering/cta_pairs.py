@@ -17,10 +17,10 @@ from wsdsl.ir.op import Kernel, Value, once, walk
 from wsdsl.ir.ops import ConsumerWait, Contract, Load, Partition, ProducerAcquire
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
+from wsdsl.lowering.buffer_assignment import operand_slots
 from wsdsl.lowering.dependence import depending, loops_depend
 from wsdsl.lowering.product_operands import copied_operands
-from wsdsl.lowering.slots import operand_slots
-from wsdsl.lowering.tensor_sums import summed_parts
+from wsdsl.lowering.tmem_accumulators import summed_parts
 from wsdsl.schedule import Schedule, changed
 
 PAIR = 2

@@ -30,9 +30,9 @@ from wsdsl.ir.ops import (
 )
 from wsdsl.ir.rewriter import Namer, makers, walk
 from wsdsl.ir.types import Tensor
+from wsdsl.lowering.buffer_assignment import SlotGroup, operand_slots
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.product_operands import copied_operands
-from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.schedule import Schedule
 
 

@@ -18,10 +18,10 @@ from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands, regions, resu
 from wsdsl.ir.ops import Contract, ForEach, ForTiles, Full, If, Store, Yield
 from wsdsl.ir.rewriter import yielded
 from wsdsl.lowering.axes import output_nest, with_loops
+from wsdsl.lowering.buffer_assignment import SlotGroup, operand_slots
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import ROLES, Edge, Role
 from wsdsl.lowering.epilogue_operands import epilogue_slots
-from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.reachability import reached
 from wsdsl.schedule import Schedule
 

@@ -12,10 +12,10 @@ from wsdsl.ir.op import Makers, Op, Value, operands
 from wsdsl.ir.ops import BLOCK_ROWS, FoldRows, Iota, MmaSync, ReduceColumns, ScanColumns
 from wsdsl.ir.rewriter import replace_operands
 from wsdsl.ir.types import ACCUMULATOR, BF16, F16, F32, I32, Axis, DType, Tile
-from wsdsl.lowering import sums_of_lines
+from wsdsl.lowering import column_sums
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
-from wsdsl.lowering.zeros import neutral, zero_outside
+from wsdsl.lowering.zero_padding import neutral, zero_outside
 
 Lookup = Callable[[Value], RegisterTile]
 
@@ -27,10 +27,10 @@ def compute(op: Op, context: PartitionContext, pieces: Lookup) -> RegisterTile:
             return context.indices(name)
         case ops.Reduce() if context.axes[op.axis].role == "rows":
             x = _inside_rows(op, context, pieces(op.x))
-            return sums_of_lines.reduced(op, context, x)
+            return column_sums.reduced(op, context, x)
         case FoldRows():
             x = _inside_rows(op, context, pieces(op.x))
-            return sums_of_lines.folded(op, context, x)
+            return column_sums.folded(op, context, x)
         case ops.Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context)
             clipped = masked and not context.is_full(op.axis)

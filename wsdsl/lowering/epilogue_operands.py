@@ -21,13 +21,13 @@ from wsdsl.ir.ops import Contract, Load, LoadPanels, LoadShared, Store, Subtiles
 from wsdsl.ir.rewriter import used_inside
 from wsdsl.ir.types import Barriers, Fragment, State, Tile
 from wsdsl.lowering.axes import output_nest
+from wsdsl.lowering.buffer_assignment import SlotGroup, loads_by_warpgroups, operand_slots
 from wsdsl.lowering.cooperation import cluster_splits, shared_role
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.order_barriers import ring_barrier
 from wsdsl.lowering.partition_context import PartitionContext, narrow_axes
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.register_tiles import RegisterTile, panel_widths
-from wsdsl.lowering.slots import SlotGroup, loads_by_warpgroups, operand_slots
 from wsdsl.schedule import Schedule
 
 MIN_DEPTH, MAX_DEPTH = 2, 4

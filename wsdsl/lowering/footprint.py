@@ -17,6 +17,8 @@ from wsdsl.ir.ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
+from wsdsl.lowering.batch_coarsening import taken_in_turns
+from wsdsl.lowering.buffer_assignment import SlotGroup, operand_slots
 from wsdsl.lowering.cooperation import cluster_along, cluster_splits_beside, num_shares
 from wsdsl.lowering.cta_pairs import PAIR, in_pairs
 from wsdsl.lowering.decode import ROWS, decoded
@@ -28,14 +30,12 @@ from wsdsl.lowering.epilogue_operands import (
     subtile_widths,
 )
 from wsdsl.lowering.held_rows import are_held, covering_columns, height_in, held_axes
-from wsdsl.lowering.lanes import holds_vectors, turned, turned_bytes
 from wsdsl.lowering.product_operands import computed_operands, operand_lines
-from wsdsl.lowering.slots import SlotGroup, operand_slots
+from wsdsl.lowering.register_layout import holds_vectors, turned, turned_bytes
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.lowering.spread_rows import spread_bytes
 from wsdsl.lowering.tensor_chains import held_by_threads
-from wsdsl.lowering.tensor_operands import in_tensor_memory
-from wsdsl.lowering.turns import taken_in_turns
+from wsdsl.lowering.tmem_operands import in_tensor_memory
 from wsdsl.schedule import PRECISE_EVERY, Schedule
 
 STAGING_BUFFERS = 2

@@ -18,7 +18,7 @@ from wsdsl.ir.types import THREADS, Sizes, Tile
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, num_shares
-from wsdsl.lowering.lanes import (
+from wsdsl.lowering.register_layout import (
     HELD_BYTES,
     ROWS,
     axes_across,

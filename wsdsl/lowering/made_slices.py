@@ -36,10 +36,10 @@ from wsdsl.ir.ops import Load, ReduceBlocks
 from wsdsl.ir.rewriter import Namer, definitions
 from wsdsl.ir.types import Axis, SharedTile
 from wsdsl.lowering.axes import axis_of
+from wsdsl.lowering.buffer_assignment import SlotGroup
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import Edge, Role
-from wsdsl.lowering.slices import ProducerSlice
-from wsdsl.lowering.slots import SlotGroup
+from wsdsl.lowering.warp_specialization import ProducerSlice
 
 
 class DecodeSlice(ProducerSlice):

@@ -17,8 +17,8 @@ from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.ops import Contract, ForTiles, Load, Lookup, Store
 from wsdsl.ir.rewriter import made_of
 from wsdsl.ir.types import Axis, Sizes, Tensor
-from wsdsl.lowering.lanes import reduces_across
 from wsdsl.lowering.product_operands import computed_operands, is_elementwise, multiplied
+from wsdsl.lowering.register_layout import reduces_across
 from wsdsl.lowering.schedule_findings import extent_fault
 
 

@@ -63,8 +63,8 @@ from wsdsl.ir.ops import (
 from wsdsl.ir.rewriter import retype, rewrite, uses, walk
 from wsdsl.ir.types import Axis, Ring, Tensor, Tile
 from wsdsl.lazy import cached_property
-from wsdsl.lowering.partials import Partials, Place
-from wsdsl.lowering.sums_of_lines import SumsOfLines
+from wsdsl.lowering.column_sums import SumsOfLines
+from wsdsl.lowering.split_k_workspace import Partials, Place
 
 NARROW = 8
 TURN_COLUMNS = 32

@@ -25,8 +25,8 @@ from wsdsl.ir.rewriter import definers, walk
 from wsdsl.ir.types import I32, Axis, Fragment, Tile
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
-from wsdsl.lowering.lanes import flat_axis, height_of, lanes_of
 from wsdsl.lowering.order_barriers import consumer_barrier
+from wsdsl.lowering.register_layout import flat_axis, height_of, lanes_of
 from wsdsl.lowering.register_tiles import RegisterTile, Shapes, chunk_widths, narrow
 from wsdsl.lowering.shared_rows import SharedRows
 from wsdsl.lowering.store_panels import stored_as_panels

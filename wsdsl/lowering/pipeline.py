@@ -12,11 +12,12 @@ from wsdsl.gc_pause import held_back
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.types import Sizes
 from wsdsl.ir.verify.verifier import verify
-from wsdsl.lowering.choice.ranked import MOST_NARROW, ranked
-from wsdsl.lowering.choice.register_room import with_fewer_sums
-from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
+from wsdsl.lowering.heuristics.ranked import MOST_NARROW, ranked
+from wsdsl.lowering.heuristics.register_room import with_fewer_sums
+from wsdsl.lowering.heuristics.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.passes.add_in_place import add_in_place
 from wsdsl.lowering.passes.allocate_shared import allocate_shared
+from wsdsl.lowering.passes.approximate_math import approximate_math
 from wsdsl.lowering.passes.assign_decode_axes import assign_decode_axes
 from wsdsl.lowering.passes.assign_multicast import assign_multicast
 from wsdsl.lowering.passes.assign_states import assign_states
@@ -24,8 +25,9 @@ from wsdsl.lowering.passes.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.passes.bound_ranges import bound_ranges
 from wsdsl.lowering.passes.choose_schedule import at_least_one, choose_schedule, completed
 from wsdsl.lowering.passes.claim_tiles import claim_tiles
+from wsdsl.lowering.passes.cse import cse
+from wsdsl.lowering.passes.dce import dce
 from wsdsl.lowering.passes.defer_sums import defer_sums
-from wsdsl.lowering.passes.drop_unused import drop_unused
 from wsdsl.lowering.passes.expand_top_k import expand_top_k
 from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles
 from wsdsl.lowering.passes.fuse_accumulators import fuse_accumulators
@@ -50,14 +52,12 @@ from wsdsl.lowering.passes.move_factors import move_factors
 from wsdsl.lowering.passes.partition_loads import partition_loads
 from wsdsl.lowering.passes.place_operands import place_operands
 from wsdsl.lowering.passes.prefetch_copies import prefetch_copies
-from wsdsl.lowering.passes.relax_functions import relax_functions
 from wsdsl.lowering.passes.scale_products import scale_products
 from wsdsl.lowering.passes.schedule_products import schedule_products
 from wsdsl.lowering.passes.share_variables import share_variables
-from wsdsl.lowering.passes.simplify import simplify
+from wsdsl.lowering.passes.split_accumulate import split_accumulate
 from wsdsl.lowering.passes.split_contractions import split_contractions
 from wsdsl.lowering.passes.spread_rows import spread_rows
-from wsdsl.lowering.passes.take_sums_apart import take_sums_apart
 from wsdsl.lowering.passes.use_sigmoid import use_sigmoid
 from wsdsl.lowering.passes.verify_lowerable import verify_lowerable
 from wsdsl.lowering.passes.verify_sums import verify_sums
@@ -67,11 +67,11 @@ from wsdsl.schedule import Schedule, changed
 Pass = Callable[[Kernel], Kernel]
 
 PASSES: tuple[tuple[Pass, Level], ...] = (
-    (drop_unused, "tile"),
+    (dce, "tile"),
     (hold_tables, "tile"),
     (join_bytes, "tile"),
     (use_sigmoid, "tile"),
-    (relax_functions, "tile"),
+    (approximate_math, "tile"),
     (scale_products, "tile"),
     (move_factors, "tile"),
     (place_operands, "tile"),
@@ -81,7 +81,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (verify_lowerable, "tile"),
     (expand_top_k, "tile"),
     (fuse_accumulators, "tile"),
-    (take_sums_apart, "tile"),
+    (split_accumulate, "tile"),
     (hoist_loads, "tile"),
     (hoist_indices, "tile"),
     (verify_sums, "tile"),
@@ -114,7 +114,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (claim_tiles, "partitioned"),
     (insert_prologue, "partitioned"),
     (allocate_shared, "scheduled"),
-    (simplify, "scheduled"),
+    (cse, "scheduled"),
 )
 """(pass, level of the kernel that it returns), in order."""
 
@@ -140,7 +140,7 @@ def lower(
     verify(kernel)
     begin = assign_tile_sizes if is_chosen else PASSES[0][0]
     first = {"tile": begin, "partitioned": lower_loops, "scheduled": None}[kernel.level]
-    last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
+    last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": cse}[until]
     if first is None:
         return kernel
     kernel = _through(kernel, first, last, sizes, listeners)

@@ -43,12 +43,12 @@ from wsdsl.ir.ops import Contract, ForEach, ForTiles, Materialize, Store, Yield
 from wsdsl.ir.rewriter import Namer, definitions, uses, walk, with_regions, yielded
 from wsdsl.ir.types import Axis, Slot
 from wsdsl.lowering.axes import axis_of
-from wsdsl.lowering.passes.drop_unused import without_unused
-from wsdsl.lowering.slices import ConsumerSlice, ProducerSlice
-from wsdsl.lowering.slots import SlotGroup
-from wsdsl.lowering.started_sums import StartedSums
+from wsdsl.lowering.buffer_assignment import SlotGroup
+from wsdsl.lowering.passes.dce import without_unused
 from wsdsl.lowering.tensor_chains import chains, staying
 from wsdsl.lowering.updated_sums import Updates, updates
+from wsdsl.lowering.warp_specialization import ConsumerSlice, ProducerSlice
+from wsdsl.lowering.zero_trip_accumulate import StartedSums
 
 WITH_SLOTS = (ops.ConsumerRelease, ops.ProducerCommit, ops.StoreToSlot, ops.SumToSlot)
 """What they do, and give nothing."""

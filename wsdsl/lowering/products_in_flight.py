@@ -32,7 +32,7 @@ from wsdsl.ir.ops import (
 from wsdsl.ir.rewriter import definers, makers, uses, walk, yielded
 from wsdsl.ir.types import Axis, Slot, Tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.carried import stays_with_products
+from wsdsl.lowering.loop_carried import stays_with_products
 from wsdsl.lowering.multicast_groups import num_peers
 from wsdsl.lowering.split_k_rules import grows
 

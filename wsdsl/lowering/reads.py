@@ -24,9 +24,9 @@ from wsdsl.ir.ops import (
     ValuesInShared,
 )
 from wsdsl.ir.types import Axis, Fragment, Sizes
-from wsdsl.lowering.lanes import loads_packed
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.product_operands import operand_lines
+from wsdsl.lowering.register_layout import loads_packed
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
 
 Find = Callable[[Value], RegisterTile]

@@ -29,7 +29,7 @@ from wsdsl.ir.ops import (
 from wsdsl.ir.types import Axis, SharedTile, Sizes, State, Value
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.placed_ring import PlacedRing
-from wsdsl.lowering.tensor_rings import TensorRings
+from wsdsl.lowering.tmem_pipelines import TensorRings
 
 Place = tuple[PlacedRing, Value, int]
 """A field of a slot: its ring, the slot's state, and where the field begins."""

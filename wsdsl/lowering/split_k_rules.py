@@ -19,8 +19,8 @@ from wsdsl.ir.ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
 from wsdsl.ir.rewriter import unnumbered, used_inside, walk, yielded
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.lanes import reduces_rows
-from wsdsl.lowering.zeros import adds_outside, tiles_of_zeros
+from wsdsl.lowering.register_layout import reduces_rows
+from wsdsl.lowering.zero_padding import adds_outside, tiles_of_zeros
 
 HINT = 'use scheduler="persistent"'
 

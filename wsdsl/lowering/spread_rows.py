@@ -22,7 +22,7 @@ from wsdsl.lowering.cooperation import (
     num_pingpong_consumers,
 )
 from wsdsl.lowering.held_rows import MOST_CTAS
-from wsdsl.lowering.lanes import ROWS
+from wsdsl.lowering.register_layout import ROWS
 from wsdsl.lowering.row_rounds import rounds
 from wsdsl.lowering.shared_rows import BUFFERS
 from wsdsl.schedule import Schedule, changed

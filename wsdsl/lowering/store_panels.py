@@ -9,7 +9,7 @@ from wsdsl.ir.op import Kernel, Region, Value, once, walk
 from wsdsl.ir.ops import AxisAt, ForTiles, Store
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.builder import INT
-from wsdsl.lowering.lanes import holds_vectors
+from wsdsl.lowering.register_layout import holds_vectors
 from wsdsl.lowering.register_tiles import Shape, Shapes
 from wsdsl.record import record
 

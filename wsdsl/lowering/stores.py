@@ -20,13 +20,14 @@ from wsdsl.ir.ops import (
     SyncWarp,
 )
 from wsdsl.ir.types import Axis, DType, Fragment, Shared
-from wsdsl.lowering.counters import Counters
 from wsdsl.lowering.direct_stores import even_blocks, store_directly
 from wsdsl.lowering.footprint import staging_bytes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.placed_ring import TensorMaps
 from wsdsl.lowering.reads import Find
 from wsdsl.lowering.register_tiles import Shape, spread_out
+from wsdsl.lowering.smem_privatization import Counters
+from wsdsl.lowering.smem_transpose import TurnedTiles
 from wsdsl.lowering.store_hazards import read_again, stored_again, stored_in
 from wsdsl.lowering.store_panels import (
     LEAST_BYTES,
@@ -36,7 +37,6 @@ from wsdsl.lowering.store_panels import (
     shape_of,
     staged_tensors,
 )
-from wsdsl.lowering.turned_tiles import TurnedTiles
 
 
 class Stores:

@@ -45,7 +45,7 @@ from wsdsl.ir.ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, M
 from wsdsl.ir.rewriter import Namer, copy_region, definers, uses, walk, with_regions, yielded
 from wsdsl.ir.types import BOOL, Tile
 from wsdsl.lowering.product_operands import of_product
-from wsdsl.lowering.zeros import tiles_of_zeros
+from wsdsl.lowering.zero_padding import tiles_of_zeros
 from wsdsl.record import record
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers
-from wsdsl.lowering.model.plain import ADDED, COUNTED, MEMORY
-from wsdsl.lowering.model.predict import Prediction
-from wsdsl.lowering.model.speeds import issuing, l2_bytes, pace_of, power
-from wsdsl.lowering.model.workload import Step
+from wsdsl.lowering.cost_model.memory_bound import ADDED, COUNTED, MEMORY
+from wsdsl.lowering.cost_model.predict import Prediction
+from wsdsl.lowering.cost_model.speeds import issuing, l2_bytes, pace_of, power
+from wsdsl.lowering.cost_model.workload import Step
 from wsdsl.schedule import Schedule
 
 LATENCY = "latency"

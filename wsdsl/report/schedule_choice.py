@@ -15,15 +15,15 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Tensor
 from wsdsl.lowering import footprint
 from wsdsl.lowering.axes import whole_axes
-from wsdsl.lowering.choice.ranked import ranked, weight
-from wsdsl.lowering.choice.split_k_options import MARGIN
-from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.cooperation import cluster_size
-from wsdsl.lowering.model.plain import MEMORY, PlainCost
-from wsdsl.lowering.model.predict import Prediction, predict
-from wsdsl.lowering.model.sized_kernel import UNKNOWN_SIZE
-from wsdsl.lowering.model.speeds import at_launch, l2_bytes
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.cost_model.memory_bound import MEMORY, PlainCost
+from wsdsl.lowering.cost_model.predict import Prediction, predict
+from wsdsl.lowering.cost_model.sized_kernel import UNKNOWN_SIZE
+from wsdsl.lowering.cost_model.speeds import at_launch, l2_bytes
+from wsdsl.lowering.cost_model.workload import Work
+from wsdsl.lowering.heuristics.ranked import ranked, weight
+from wsdsl.lowering.heuristics.split_k_options import MARGIN
+from wsdsl.lowering.heuristics.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.packed_operands import packable_tensors
 from wsdsl.lowering.passes.choose_schedule import MOST_TRIES, completed
 from wsdsl.lowering.pipeline import scheduled_tile

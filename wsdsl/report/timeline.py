@@ -19,12 +19,12 @@ from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.hardware.target import Target
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
-from wsdsl.lowering.busiest import claimed_tiles
 from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
+from wsdsl.lowering.cost_model import predict as model
+from wsdsl.lowering.cost_model.predict import Prediction, predict
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model import predict as model
-from wsdsl.lowering.model.predict import Prediction, predict
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.wave_quantization import claimed_tiles
 from wsdsl.report.bottleneck import bottleneck
 from wsdsl.report.figure import draw_worker
 from wsdsl.report.timed.partition_lanes import text_lanes, window

@@ -14,8 +14,8 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.ops import Contract
 from wsdsl.ir.types import Sizes
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.choice.ranked import ranked
-from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
+from wsdsl.lowering.heuristics.ranked import ranked
+from wsdsl.lowering.heuristics.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.passes.choose_schedule import at_least_one, completed
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.lowering.product_operands import computed_operands

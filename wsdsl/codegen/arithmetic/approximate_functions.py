@@ -1,4 +1,4 @@
-"""Functions of f32 values whose results are rounded to fewer bits (`relax_functions`).
+"""Functions of f32 values whose results are rounded to fewer bits (`approximate_math`).
 
 The relative error is at most 2^-(bits + 2), a quarter of what rounding to so many may cost (of gelu
 where it is above 2^-13; below, as that of f32, 2^-22 of 1); NaN gives NaN, and results below 2^-126

@@ -38,9 +38,9 @@ from wsdsl.ir.op import Kernel, Makers, Region, Value, with_fields
 from wsdsl.ir.ops import Constant, DimSize, End, ForTiles, Load, Map
 from wsdsl.ir.rewriter import Namer, with_regions
 from wsdsl.ir.types import Axis
+from wsdsl.lowering.buffer_assignment import operand_slots
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.reads import along
-from wsdsl.lowering.slots import operand_slots
 
 
 def bound_ranges(kernel: Kernel) -> Kernel:

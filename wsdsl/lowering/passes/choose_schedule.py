@@ -26,26 +26,26 @@ from wsdsl.ir.ops import Contract, ForEach
 from wsdsl.ir.types import Sizes
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
+from wsdsl.lowering.batch_coarsening import taken_in_turns
 from wsdsl.lowering.check_schedule import faults, located, tile_faults
-from wsdsl.lowering.choice.launches import with_dealt_tiles, with_overlap
-from wsdsl.lowering.choice.orientation import other_orientation
-from wsdsl.lowering.choice.ranked import MOST_NARROW, ranked, weight
-from wsdsl.lowering.choice.register_room import wants_registers
-from wsdsl.lowering.choice.ring_depth import ring_depth
-from wsdsl.lowering.choice.tile_order import with_tile_order
-from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
+from wsdsl.lowering.cost_model.predict import predict
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.cta_pairs import with_pair
 from wsdsl.lowering.decode import num_decoders, unfit_decoding
 from wsdsl.lowering.early_loads import num_load_warpgroups, unfit_constants
 from wsdsl.lowering.footprint import MOST_REGISTERS, axis_sizes
 from wsdsl.lowering.held_rows import ctas_per_sm
-from wsdsl.lowering.lanes import holds_vectors
-from wsdsl.lowering.model.predict import predict
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.heuristics.launches import with_dealt_tiles, with_overlap
+from wsdsl.lowering.heuristics.orientation import other_orientation
+from wsdsl.lowering.heuristics.ranked import MOST_NARROW, ranked, weight
+from wsdsl.lowering.heuristics.register_room import wants_registers
+from wsdsl.lowering.heuristics.ring_depth import ring_depth
+from wsdsl.lowering.heuristics.tile_order import with_tile_order
+from wsdsl.lowering.heuristics.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.product_operands import copied_operands
-from wsdsl.lowering.tensor_scales import with_scale_path
-from wsdsl.lowering.turns import taken_in_turns
+from wsdsl.lowering.register_layout import holds_vectors
+from wsdsl.lowering.tmem_scales import with_scale_path
 from wsdsl.schedule import Schedule, changed
 
 T = TypeVar("T")

@@ -36,8 +36,8 @@ from wsdsl.ir.rewriter import Namer, retype, used_inside, uses, with_regions, yi
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.lanes import height_of, reduces_rows
-from wsdsl.lowering.zeros import neutral, tiles_of_zeros
+from wsdsl.lowering.register_layout import height_of, reduces_rows
+from wsdsl.lowering.zero_padding import neutral, tiles_of_zeros
 
 
 def defer_sums(kernel: Kernel) -> Kernel:

@@ -28,7 +28,7 @@ from wsdsl.ir.rewriter import Namer, uses, with_regions, yielded
 from wsdsl.ir.types import Tile, Type
 from wsdsl.lowering.precision import promotes
 from wsdsl.lowering.split_k_rules import grows
-from wsdsl.lowering.zeros import tiles_of_zeros
+from wsdsl.lowering.zero_padding import tiles_of_zeros
 
 
 def fuse_accumulators(kernel: Kernel) -> Kernel:

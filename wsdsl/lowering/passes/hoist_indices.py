@@ -28,7 +28,7 @@ from __future__ import annotations
 from wsdsl.ir.op import Kernel, Region, results_of
 from wsdsl.ir.ops import Load, Whole
 from wsdsl.ir.rewriter import with_regions
-from wsdsl.lowering.slots import SlotGroup, needed_before, operand_slots_in
+from wsdsl.lowering.buffer_assignment import SlotGroup, needed_before, operand_slots_in
 
 
 def hoist_indices(kernel: Kernel) -> Kernel:

@@ -33,9 +33,9 @@ from wsdsl.ir.ops import ForEach, ForTiles, Reduce, ReduceBlocks, Whole, Yield
 from wsdsl.ir.rewriter import definitions, replace_operands, retype, with_regions, yielded
 from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.lowering.axes import axes_of, output_nest
+from wsdsl.lowering.batch_coarsening import loaded_once
 from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.held_rows import are_held, held_axes
-from wsdsl.lowering.turns import loaded_once
 
 
 def hold_rows(kernel: Kernel) -> Kernel:

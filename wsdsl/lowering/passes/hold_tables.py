@@ -28,7 +28,7 @@ from wsdsl.ir.ops import BYTE_OF_WORDS, Bitcast, Cast, Constant, Load, Lookup, M
 from wsdsl.ir.rewriter import Namer, rewrite
 from wsdsl.ir.types import DTYPES, DType, Tile
 from wsdsl.lowering.builder import INT, Builder, with_dtype
-from wsdsl.lowering.passes.drop_unused import without_unused
+from wsdsl.lowering.passes.dce import without_unused
 
 U8, WORD = DTYPES["u8"], Tile(DTYPES["u32"])
 LONG, SHORT = BYTE_OF_WORDS["byte_of"], BYTE_OF_WORDS["byte_of_8"]

@@ -22,7 +22,7 @@ from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.ops import Bitcast, Cast, Constant, Map
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.ir.types import DTYPES, Tile
-from wsdsl.lowering.passes.drop_unused import without_unused
+from wsdsl.lowering.passes.dce import without_unused
 
 U8 = DTYPES["u8"]
 FLOATS = ("bf16", "f16")

@@ -39,7 +39,7 @@ from wsdsl.ir.types import BOOL, F32, Tile
 from wsdsl.lowering import row_rounds
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder
-from wsdsl.lowering.passes.relax_functions import SUMMED_BITS
+from wsdsl.lowering.passes.approximate_math import SUMMED_BITS
 
 LOG2_E = math.log2(math.e)
 

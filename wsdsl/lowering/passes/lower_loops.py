@@ -30,11 +30,11 @@ from wsdsl.ir.ops import AxisAt, ForWork, Pipeline
 from wsdsl.ir.rewriter import Namer, copy_region, makers, walk, with_regions
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
+from wsdsl.lowering.batch_coarsening import one_by_one
 from wsdsl.lowering.builder import INT, Builder, Scalars
-from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.order_barriers import PingPong
 from wsdsl.lowering.raster import Widths, launch_narrowing, place_in_plane
-from wsdsl.lowering.turns import one_by_one
+from wsdsl.lowering.register_layout import holds_vectors
 
 
 def lower_loops(kernel: Kernel) -> Kernel:

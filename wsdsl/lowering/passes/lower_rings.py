@@ -16,7 +16,7 @@ gets a part of its tiles from here. Of a tile that is multicast each CTA copies 
 expects the whole; at its end it waits until all slots have been given back.
 
 The thread that multiplies on tensor memory commits: that gives back the slots that its products
-read, to all who copied to them, or hands over those that they write (`lowering/tensor_loop.py`).
+read, to all who copied to them, or hands over those that they write (`lowering/tmem_loop.py`).
 
 Why here: states are explicit; products next read tiles at known places.
 """
@@ -44,7 +44,7 @@ from wsdsl.lowering.ring_uses import Located, RingUses, located
 from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scale_factors
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
 from wsdsl.lowering.slot_writes import clears
-from wsdsl.lowering.tensor_rings import TensorRings, awaited, committed, in_tensor_memory, stored
+from wsdsl.lowering.tmem_pipelines import TensorRings, awaited, committed, in_tensor_memory, stored
 
 WARPS = 4
 

@@ -49,10 +49,10 @@ from wsdsl.ir.ops import (
     Yield,
 )
 from wsdsl.ir.rewriter import walk, with_regions
-from wsdsl.lowering.lanes import height_of, reduces_rows
 from wsdsl.lowering.order_barriers import consumer_barrier
 from wsdsl.lowering.parallel_reduction import ParallelReduction, finish_in_cluster
-from wsdsl.lowering.partials import Partials, Place
+from wsdsl.lowering.register_layout import height_of, reduces_rows
+from wsdsl.lowering.split_k_workspace import Partials, Place
 
 
 def lower_split_k(kernel: Kernel) -> Kernel:

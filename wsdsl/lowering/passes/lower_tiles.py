@@ -38,15 +38,15 @@ from wsdsl.ir.rewriter import Namer, free_values, replace_operands, uses, walk, 
 from wsdsl.ir.types import State, Tile, Type
 from wsdsl.lowering import elementwise
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.carried import (
+from wsdsl.lowering.cluster_exchange import ClusterExchange
+from wsdsl.lowering.epilogue_operands import EpilogueOperands
+from wsdsl.lowering.loop_carried import (
     CarriedExchange,
     CarriedOperand,
     carried_variable,
     carrying,
     stays_with_products,
 )
-from wsdsl.lowering.cluster_exchange import ClusterExchange
-from wsdsl.lowering.epilogue_operands import EpilogueOperands
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.raster import declared_in
@@ -56,9 +56,9 @@ from wsdsl.lowering.shared_rows import exchanges
 from wsdsl.lowering.slot_writes import clear_beyond, write_back, write_to_slot
 from wsdsl.lowering.store_hazards import stored_in
 from wsdsl.lowering.stores import Stores
-from wsdsl.lowering.tensor_loop import TensorReads
-from wsdsl.lowering.tensor_products import TensorProducts
-from wsdsl.lowering.zeros import tiles_of_zeros
+from wsdsl.lowering.tcgen05_partition import TensorProducts
+from wsdsl.lowering.tmem_loop import TensorReads
+from wsdsl.lowering.zero_padding import tiles_of_zeros
 
 # What `_Lowering.op` has an arm for.
 NAMED = frozenset((

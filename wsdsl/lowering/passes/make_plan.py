@@ -22,21 +22,21 @@ from wsdsl.ir.ops import ClusterAllgather, Load, Reduce, Store
 from wsdsl.ir.plan import Plan, PlannedPartition, PlannedRing
 from wsdsl.ir.rewriter import Namer
 from wsdsl.ir.types import Axis, Sizes
-from wsdsl.lowering import footprint, tensor_sums
+from wsdsl.lowering import footprint, tmem_accumulators
 from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.buffer_assignment import SlotGroup, layouts_of, operand_slots
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers, shared_role
-from wsdsl.lowering.counters import counters_of
+from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.early_loads import load_shares, load_warps, loaded_tensors
 from wsdsl.lowering.edges import edges
 from wsdsl.lowering.epilogue_operands import epilogue_slots, subtile_offsets, subtile_widths
-from wsdsl.lowering.lanes import holds_vectors
-from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
+from wsdsl.lowering.register_layout import holds_vectors
+from wsdsl.lowering.smem_privatization import counters_of
 from wsdsl.lowering.spread_rows import spread_bytes
-from wsdsl.lowering.tensor_operands import in_tensor_memory, operand_columns, tensor_depths
-from wsdsl.lowering.tensor_scales import BUFFERED as SCALES_BUFFERED
-from wsdsl.lowering.tensor_scales import stores_scales
+from wsdsl.lowering.tmem_operands import in_tensor_memory, operand_columns, tensor_depths
+from wsdsl.lowering.tmem_scales import BUFFERED as SCALES_BUFFERED
+from wsdsl.lowering.tmem_scales import stores_scales
 from wsdsl.schedule import Schedule
 
 LEAST_COPYING = 56
@@ -73,7 +73,9 @@ def make_plan(kernel: Kernel) -> Kernel:
         shared=shared_role(kernel, schedule),
         partitions=tuple(_partitions(kernel, schedule, groups, in_parts)),
         edges=tuple(_edges(kernel, schedule)),
-        rings=tuple(_rings(kernel, schedule, (*groups, *in_parts, *tensor_sums.sum_slots(kernel)))),
+        rings=tuple(
+            _rings(kernel, schedule, (*groups, *in_parts, *tmem_accumulators.sum_slots(kernel)))
+        ),
         exchanged_bytes=exchanged + spread_bytes(kernel, schedule),
         meetings=tuple(_meetings(kernel)),
         counters=counters_of(kernel),
@@ -126,8 +128,8 @@ def _partitions(
         yield PlannedPartition("load", 1, 0, loaded_tensors(in_parts))
     if scales := loaded_tensors(g for g in groups if g.consumer == "scale"):
         yield PlannedPartition("load", 1, 0, scales)
-    if tensor_sums.sum_slots(kernel):
-        yield PlannedPartition("mma", tensor_sums.multiplying_warps(kernel))
+    if tmem_accumulators.sum_slots(kernel):
+        yield PlannedPartition("mma", tmem_accumulators.multiplying_warps(kernel))
     if num_decoders(kernel):
         yield PlannedPartition("decode", 4, registers.get("decode", 0))
     if stores_scales(groups):
@@ -149,7 +151,7 @@ def _rings(
 ) -> Iterator[PlannedRing]:
     sizes, namer = footprint.axis_sizes(kernel, schedule), Namer.of(kernel)
     there = in_tensor_memory(kernel, sizes)
-    depths = tensor_depths(kernel, sizes) if tensor_sums.sum_slots(kernel) else {}
+    depths = tensor_depths(kernel, sizes) if tmem_accumulators.sum_slots(kernel) else {}
     for number in sorted({group.ring for group in groups}):
         own = [group for group in groups if group.ring == number]
         firsts = [next(g for g in own if g.layout == held) for held in layouts_of(own)[number]]
@@ -169,7 +171,7 @@ def _rings(
             space=own[0].edges[0].space,
         )
         if own[0].edges[0].depth == "sums":
-            columns = tensor_sums.slot_columns(kernel, sizes)
+            columns = tmem_accumulators.slot_columns(kernel, sizes)
             where = dict(depth=depths[number], columns=columns[number])
             yield dataclasses.replace(ring, name=namer.new("sum_ring"), **where)
             continue
@@ -179,7 +181,10 @@ def _rings(
             yield dataclasses.replace(ring, name=name, depth=depth, **place)
             continue
         if own[0].edges[0].depth == "scales":
-            name, columns = namer.new("scale_ring"), tensor_sums.scale_slot_columns(kernel, sizes)
+            name, columns = (
+                namer.new("scale_ring"),
+                tmem_accumulators.scale_slot_columns(kernel, sizes),
+            )
             depth = SCALES_BUFFERED
             yield dataclasses.replace(ring, name=name, depth=depth, columns=columns)
             continue
@@ -201,14 +206,14 @@ def _rings(
 
 def _num_readers(kernel: Kernel, group: SlotGroup, schedule: Schedule) -> int:
     """Warpgroups that read a slot, or give it back: of operands one thread, with tensor memory."""
-    by_one = group.consumer == "mma" and bool(tensor_sums.sum_slots(kernel))
+    by_one = group.consumer == "mma" and bool(tmem_accumulators.sum_slots(kernel))
     return 1 if group.to_threads or by_one else num_cooperating(schedule)
 
 
 def _reader(kernel: Kernel, group: SlotGroup) -> str:
     """On sm_90a those who compute multiply, too."""
     if group.consumer == "mma":
-        return "mma" if tensor_sums.sum_slots(kernel) else "compute"
+        return "mma" if tmem_accumulators.sum_slots(kernel) else "compute"
     return group.consumer if group.to_threads else "compute"
 
 

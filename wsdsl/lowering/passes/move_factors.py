@@ -34,7 +34,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
 from wsdsl.ir.ops import Block, Cast, Constant, Contract, Index, Map
 from wsdsl.ir.rewriter import Namer, made_of, replace_operands, uses, with_regions
 from wsdsl.ir.types import BF16, F32, Axis, DType, Tile
-from wsdsl.lowering.passes.drop_unused import without_unused
+from wsdsl.lowering.passes.dce import without_unused
 from wsdsl.lowering.scale_loads import blocks_of
 
 

@@ -47,7 +47,7 @@ thread multiplies, and others compute with the sums, which they are handed in sl
 write there of scales (`made_slices.py`) another thread loads, ahead of the operands.
 
 The load sub-DAG is the backward slice from the operands of products to global memory. It gets a
-loop nest of its own, made of the loops around its loads (`slices.py`). Loads that feed
+loop nest of its own, made of the loops around its loads (`warp_specialization.py`). Loads that feed
 nothing but elementwise work stay on the compute side; of operands that threads read too they are
 given the slot (`slot_elements`).
 
@@ -65,6 +65,8 @@ from wsdsl.ir.plan import Plan
 from wsdsl.ir.rewriter import Namer, copy_region
 from wsdsl.ir.types import Axis, Ring
 from wsdsl.lowering.axes import output_nest
+from wsdsl.lowering.batch_coarsening import taken_in_turns
+from wsdsl.lowering.buffer_assignment import SlotGroup, layouts_of, operand_slots
 from wsdsl.lowering.cooperation import cluster_along, num_cooperating, num_pingpong_consumers
 from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.early_loads import (
@@ -74,13 +76,11 @@ from wsdsl.lowering.early_loads import (
 )
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.made_slices import DecodeSlice, ScaleSlice
-from wsdsl.lowering.passes.drop_unused import without_unused
+from wsdsl.lowering.passes.dce import without_unused
 from wsdsl.lowering.product_slices import TensorSlice
-from wsdsl.lowering.slices import ConsumerSlice, ProducerSlice, SkippedSlice
-from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
-from wsdsl.lowering.tensor_scales import scale_block, stores_scales
-from wsdsl.lowering.tensor_sums import given_back_late, multiplying_warps, sum_slots
-from wsdsl.lowering.turns import taken_in_turns
+from wsdsl.lowering.tmem_accumulators import given_back_late, multiplying_warps, sum_slots
+from wsdsl.lowering.tmem_scales import scale_block, stores_scales
+from wsdsl.lowering.warp_specialization import ConsumerSlice, ProducerSlice, SkippedSlice
 
 
 def partition_loads(kernel: Kernel) -> Kernel:

@@ -32,9 +32,9 @@ from wsdsl.ir.op import Kernel, Makers, Op, Value, with_fields
 from wsdsl.ir.ops import Cast, Contract, Load, Map
 from wsdsl.ir.rewriter import Namer, definitions, rewrite
 from wsdsl.ir.types import Axis, DType, Tile
-from wsdsl.lowering.passes.drop_unused import without_unused
+from wsdsl.lowering.passes.dce import without_unused
 from wsdsl.lowering.scale_loads import blocks_of, kept_out
-from wsdsl.lowering.tensor_sums import summed_parts
+from wsdsl.lowering.tmem_accumulators import summed_parts
 
 
 def scale_products(kernel: Kernel) -> Kernel:

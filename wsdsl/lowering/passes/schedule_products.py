@@ -195,7 +195,7 @@ from wsdsl.lowering.pipelined_loop import MaskedLoop, PipelinedLoop
 from wsdsl.lowering.products_in_flight import InFlight
 from wsdsl.lowering.products_in_parts import in_turns, promoted_in_pieces
 from wsdsl.lowering.schedule_findings import order_fault
-from wsdsl.lowering.tensor_loop import made_rings, turned_products
+from wsdsl.lowering.tmem_loop import made_rings, turned_products
 
 
 def schedule_products(kernel: Kernel) -> Kernel:

@@ -7,8 +7,15 @@ from typing import Any
 from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS
 from wsdsl.ir.types import Fragment, Type
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers
-from wsdsl.lowering.model.predict import Prediction, astray
-from wsdsl.lowering.model.speeds import crowding, issuing, l2_bytes, loaded_cycles, pace_of, power
+from wsdsl.lowering.cost_model.predict import Prediction, astray
+from wsdsl.lowering.cost_model.speeds import (
+    crowding,
+    issuing,
+    l2_bytes,
+    loaded_cycles,
+    pace_of,
+    power,
+)
 from wsdsl.rates import Rates
 from wsdsl.record import record
 from wsdsl.schedule import Schedule

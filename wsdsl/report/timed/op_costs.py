@@ -11,8 +11,8 @@ from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Op, Value, by_op, results_of
 from wsdsl.ir.ops import ANSWER_BYTES, NOTHING_LEFT
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Barriers, Fragment
+from wsdsl.lowering.cost_model.constants import PRODUCT_ISSUE
 from wsdsl.lowering.instruction_counts import of_load, per_element
-from wsdsl.lowering.model.numbers import PRODUCT_ISSUE
 from wsdsl.report.timed import tmem_costs
 from wsdsl.report.timed.cycle_costs import elements, num_bytes
 from wsdsl.report.timed.sm import Agent, Effect, Steps

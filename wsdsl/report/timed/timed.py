@@ -11,8 +11,8 @@ from wsdsl.ir.op import Kernel, Op, operands, results_of
 from wsdsl.ir.ops import ForRange, If, LoadGlobal
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.lowering.cost_model.predict import Prediction
 from wsdsl.lowering.footprint import fits_smem
-from wsdsl.lowering.model.predict import Prediction
 from wsdsl.report.bottleneck import unit_fractions
 from wsdsl.report.timed.agent_queue import Run
 from wsdsl.report.timed.cycle_costs import Speeds

@@ -1,7 +1,7 @@
 """Copy operands with TMA-incompatible rows to rows that begin at L2 cache lines.
 
 A copy reads and writes the operand once more, at 1.3 to 2.3 TB/s on an H200; without it threads of
-the kernel copy each tile for each CTA that reads it (`lowering/choice/padding.py` weighs that).
+the kernel copy each tile for each CTA that reads it (`lowering/heuristics/padding.py` weighs that).
 """
 
 from __future__ import annotations

@@ -1,0 +1,142 @@
+"""Say everything once: equal scalar computations are shared, unused ones dropped. What LLVM would
+fold is folded, so that the PTX still is the kernel's: loops of one turn, comparisons of numbers.
+
+Before:
+    %c64: i32 = constant(value=64)
+    %t: i32 = map(fn="add", args=(%m, %c64))
+    %c64_1: i32 = constant(value=64)
+    %t_1: i32 = map(fn="add", args=(%m, %c64_1))
+After:
+    %c64: i32 = constant(value=64)
+    %t: i32 = map(fn="add", args=(%m, %c64))
+
+Only scalars are shared, also those that are read of tensors which nobody writes: a fragment that is
+computed again is cheaper than one that lives longer.
+
+Why here: last, so that the kernel that is read, proved and emitted is the short one.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import partial
+
+from wsdsl.ir import ops
+from wsdsl.ir.analysis.tensor_accesses import written_tensors
+from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, regions, results_of
+from wsdsl.ir.ops import COMPARISONS, Cast, Constant, DimSize, LoadGlobal, Map
+from wsdsl.ir.rewriter import replace_operands, rewrite, with_regions, yielded
+from wsdsl.ir.types import Tile
+
+Numbers = dict[Value, int | float | bool]
+Bounds = frozenset[tuple[Value, ...]]
+SHARED = frozenset((
+    Constant, DimSize, Map, Cast, ops.CtaIndex, ops.NumCtas, ops.ClusterIndex, ops.NumClusters,
+    ops.CtaRank, ops.WarpgroupIndex, LoadGlobal,
+))  # fmt: skip
+
+
+def cse(kernel: Kernel) -> Kernel:
+    body = _hoist_constants(kernel)
+    numbers: Numbers = {op.result: op.value for op in body if isinstance(op, Constant)}
+    written = written_tensors(kernel)
+    body = _share(_fold(body, numbers, {}), {}, {}, written)
+    body = _drop_unused(_fold(body, numbers, {}), set())
+    return kernel.with_body(body)
+
+
+def _hoist_constants(kernel: Kernel) -> Region:
+    """Scalar constants and sizes move in front of the partitions; they cost no register."""
+    known = (Constant, DimSize, ops.LaunchNarrowing)
+    rest = rewrite(kernel.body, lambda op: () if type(op) in known else (op,))
+    return (*kernel.of(*known), *rest)
+
+
+def _fold(
+    region: Region, numbers: Numbers, swap: dict[Value, Value], run: Bounds = frozenset()
+) -> Region:
+    """`run`: bounds of the loops that stand around."""
+    kept: list[Op] = []
+    for op in region:
+        op = replace_operands(op, swap, inside=False)
+        if isinstance(op, Map) and (known := _compared(op, numbers, run)) is not None:
+            numbers[op.result] = known
+            op = Constant(result=op.result, value=known, loc=op.loc)
+        elif isinstance(op, ops.ForRange) and _turns_once(op, numbers):
+            swap.update({op.index: op.start, **dict(zip(op.args, op.init, strict=True))})
+            kept += _fold(op.body[:-1], numbers, swap, run)
+            last = (swap.get(v, v) for v in yielded(op.body))
+            swap.update(zip(op.result, last, strict=True))
+            continue
+        elif regions(op):
+            within = run | {(op.start, op.stop)} if isinstance(op, ops.ForRange) else run
+            op = with_regions(op, partial(_fold, numbers=numbers, swap=swap, run=within))
+        kept.append(op)
+    return tuple(kept)
+
+
+def _compared(op: Map, numbers: Numbers, run: Bounds) -> bool | None:
+    """What a comparison of numbers says, or one of the bounds of a loop that runs."""
+    if op.fn not in COMPARISONS:
+        return None
+    if all(v in numbers for v in op.args):
+        return getattr(operator, op.fn)(*(numbers[v] for v in op.args))
+    runs = (op.fn == "lt" and op.args in run) or (op.fn == "gt" and op.args[::-1] in run)
+    return True if runs else None
+
+
+def _turns_once(loop: ops.ForRange, numbers: Numbers) -> bool:
+    if not all(v in numbers for v in (loop.start, loop.stop, loop.step)):
+        return False
+    start, stop, step = (numbers[v] for v in (loop.start, loop.stop, loop.step))
+    return start < stop <= start + step
+
+
+def _key(op: Op) -> tuple[object, ...]:
+    fields = *attributes_of(op), *operands(op)
+    # 1, 1.0 and True are equal to Python, not to a kernel.
+    return (type(op), results_of(op)[0].type, *fields, *map(type, fields))
+
+
+def _is_shared(op: Op, written: frozenset[str]) -> bool:
+    if type(op) not in SHARED:
+        return False
+    if isinstance(op, LoadGlobal) and (op.in_order or op.tensor.name in written):
+        return False
+    kind = results_of(op)[0].type
+    return isinstance(kind, Tile) and not kind.axes
+
+
+def _share(
+    region: Region,
+    known: dict[tuple[object, ...], Value],
+    swap: dict[Value, Value],
+    written: frozenset[str],
+) -> Region:
+    known = dict(known)
+    kept: list[Op] = []
+    for op in region:
+        op = replace_operands(op, swap, inside=False)
+        if _is_shared(op, written):
+            made = results_of(op)[0]
+            before = known.setdefault(_key(op), made)
+            if before != made:
+                swap[made] = before
+                continue
+        elif regions(op):
+            op = with_regions(op, partial(_share, known=known, swap=swap, written=written))
+        kept.append(op)
+    return tuple(kept)
+
+
+def _drop_unused(region: Region, used: set[Value]) -> Region:
+    """From the end on: who uses a value stands behind it. `used`: behind the region, and then in
+    it, too.
+    """
+    kept: list[Op] = []
+    for op in reversed(region):
+        droppable = op.pure or isinstance(op, LoadGlobal)
+        if not droppable or not used.isdisjoint(results_of(op)):
+            kept.append(with_regions(op, partial(_drop_unused, used=used)) if regions(op) else op)
+            used.update(operands(op))
+    return tuple(reversed(kept))
