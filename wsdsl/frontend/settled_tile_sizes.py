@@ -105,7 +105,7 @@ def _may_be_tried(loop: ops.ForTiles, escape: Escape) -> bool:
     decided = isinstance(escape.cause, ops.End) or isinstance(escape.sink, (ops.If, ops.Cast))
     if decided or escape.certain:
         return False
-    return bool(loop.init) or isinstance(escape.cause, (ops.ForTiles, ops.ForEach))
+    return bool(loop.init) or isinstance(escape.cause, ops.DimLoop)
 
 
 def _marked(region: Region, whole: set[str]) -> Region:
@@ -171,7 +171,7 @@ def _escaped(loop: ops.ForTiles, escape: Escape) -> tuple[str, Loc | None, str]:
             if moved
             else f"carry a variable through the loop over `{name}`, and store it after the loop",
         )
-    if isinstance(cause, (ops.ForTiles, ops.ForEach)):
+    if isinstance(cause, ops.DimLoop):
         return (
             f"the trip count of this loop, and so the result, {DEPENDS} for `{name}`",
             place,

@@ -133,7 +133,7 @@ class Tiling:
         both = zip(op.result, self.run(op.then), self.run(op.orelse))
         self.held.update((v, join(a, b, op)) for v, a, b in both)
 
-    def inner(self, op: ops.ForTiles | ops.ForEach) -> None:
+    def inner(self, op: ops.DimLoop) -> None:
         bounds = [self.of(v) for v in (getattr(op, n, None) for n in ("start", "stop")) if v]
         classes = [self.of(v) for v in op.init]
         while True:

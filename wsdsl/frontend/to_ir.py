@@ -84,7 +84,7 @@ class _Converter:
         init = tuple(self.expr(c.init) for c in node.carried)
         args = tuple(self.name(c.arg) for c in node.carried)
         outer = dict(self.axes)
-        op: type[ops.ForTiles | ops.ForEach]
+        op: type[ops.DimLoop]
         fields: dict[str, Any]
         if isinstance(node, t.ForTiles):
             start = None if node.start is None else self.expr(node.start)

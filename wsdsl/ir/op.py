@@ -99,6 +99,8 @@ def op_class(
     *,
     pure: bool = False,
     elementwise: bool = False,
+    repeatable: bool | None = None,
+    movable: bool = False,
 ) -> Callable[[type[OpT]], type[OpT]]:
     """Define a frozen dataclass of ops that may stand at `levels` and that `threads` run, with the
     methods of `Op`: those that `dataclass` writes and compiles for each of a hundred classes take a
@@ -107,6 +109,8 @@ def op_class(
 
     def made(cls: type[OpT]) -> type[OpT]:
         cls.levels, cls.pure, cls.elementwise = levels, pure or elementwise, elementwise
+        cls.repeatable = cls.pure if repeatable is None else repeatable
+        cls.movable = cls.pure or cls.repeatable or movable
         if threads is not None:
             THREADS[cls] = threads
         if levels:
@@ -126,14 +130,22 @@ def _wanted(cls: type[Op]) -> tuple[Mapping[str, Any], Set[str]]:
 
 @op_class(())
 class Op:
-    """Base of all ops. `levels` says where the op may stand; `loc` takes no part in equality. The
-    results of a `pure` op depend on its operands and attributes, and on where it runs, alone; an
-    element of the result of an `elementwise` op on the same element of its operands.
+    """Base of all ops. `levels` are those of kernels that may have the op; `loc` takes no part in
+    equality. Traits:
+
+    - `pure`: results depend only on operands, attributes and the place of execution;
+    - `elementwise`: an element of the result depends only on this element of the operands (pure);
+    - `repeatable`: the op may be executed again with the same result, if no op between writes to
+      `tensor`: pure ops that need no other thread, and loads;
+    - `movable`: a loop may execute the op before its previous iteration is complete: pure and
+      repeatable ops, MMAs, and reads and releases of pipeline stages.
     """
 
     levels: ClassVar[tuple[Level, ...]]
     pure: ClassVar[bool]
     elementwise: ClassVar[bool]
+    repeatable: ClassVar[bool]
+    movable: ClassVar[bool]
     loc: Loc | None = field(default=None)
 
     def __init__(self, **given: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.ops import ForEach, ForTiles, Store, Whole, Yield
+from wsdsl.ir.ops import DimLoop, Store, Whole, Yield
 from wsdsl.ir.rewriter import definitions, retype
 from wsdsl.ir.types import Axis
 
@@ -54,14 +54,14 @@ OpT = TypeVar("OpT", bound=Op)
 
 
 @once
-def output_nest(kernel: Kernel) -> tuple[Sequence[ForTiles | ForEach], Region]:
+def output_nest(kernel: Kernel) -> tuple[Sequence[DimLoop], Region]:
     """The outermost parallel loops, and what they run; scalar work between them moves inside."""
     body = kernel.body
-    nest: list[ForTiles | ForEach] = []
+    nest: list[DimLoop] = []
     around: list[Op] = []
     while True:
         inner = [op for op in body if regions(op)]
-        if len(inner) != 1 or not isinstance(inner[0], (ForTiles, ForEach)) or inner[0].init:
+        if len(inner) != 1 or not isinstance(inner[0], DimLoop) or inner[0].init:
             break
         loop = inner[0]
         others = [op for op in body if op is not loop and not isinstance(op, Yield)]
@@ -74,9 +74,9 @@ def output_nest(kernel: Kernel) -> tuple[Sequence[ForTiles | ForEach], Region]:
     return nest, (*around, *rest)
 
 
-def with_loops(region: Region) -> list[tuple[Op, tuple[ForTiles | ForEach, ...]]]:
+def with_loops(region: Region) -> list[tuple[Op, tuple[DimLoop, ...]]]:
     """Every op, with the loops that stand around it in the region."""
-    return with_outer(region, (ForTiles, ForEach))
+    return with_outer(region, (DimLoop,))
 
 
 def with_outer(

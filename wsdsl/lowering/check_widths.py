@@ -14,7 +14,7 @@ from wsdsl.diagnostics import Finding, Loc
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.tile_widths import WIDTH_STEP, narrowings
 from wsdsl.ir.hardware.wgmma_shapes import columns_fault
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.types import Axis
 from wsdsl.lowering import cooperation
 from wsdsl.lowering.axes import loop_variable, output_nest
@@ -25,20 +25,6 @@ from wsdsl.lowering.product_operands import multiplied, operand_loads
 from wsdsl.lowering.register_tiles import MAX_WIDTH, chunk_widths
 from wsdsl.lowering.store_panels import stored_as_panels
 from wsdsl.schedule import Schedule, changed
-
-OF_A_COLUMN = (
-    ops.Constant,
-    ops.Contract,
-    ops.DimSize,
-    ops.ForEach,
-    ops.ForTiles,
-    ops.Index,
-    ops.Load,
-    ops.Yield,
-)
-"""Ops by which an element depends on no other column's, in addition to elementwise ops; of loops
-those over the contraction."""
-
 
 Reasons = Iterator[tuple[str, Loc | None, str]]
 LEAVE_OUT = "leave tile_n_variants out"
@@ -159,11 +145,18 @@ def _of_source(kernel: Kernel, axis: Axis) -> Reasons:
                 yield f"this operand {how}", op.loc, LEAVE_OUT
         elif isinstance(op, ops.Store):
             yield from _of_store(kernel, op, variable)
-        elif not (op.elementwise or isinstance(op, OF_A_COLUMN)):
+        elif not _is_columnwise(op):
             yield "this needs more than one column", op.loc, LEAVE_OUT
     for op in kernel.of(ops.Contract):
         if op.scales or any(v not in operand_loads(kernel) for v in (op.a, op.b)):
             yield "operands are transformed or scaled", op.loc, LEAVE_OUT
+
+
+def _is_columnwise(op: Op) -> bool:
+    """Whether no element of the result depends on another column, or on the bounds of the tile."""
+    if isinstance(op, ops.Lookup | ops.Whole | ops.End | ops.Block | ops.ReduceBlocks):
+        return False
+    return isinstance(op, ops.DimLoop | ops.Yield | ops.Contract) or op.repeatable
 
 
 def _of_store(kernel: Kernel, op: ops.Store, variable: str) -> Reasons:

@@ -28,17 +28,6 @@ from wsdsl.lowering.schedule_findings import extent_fault
 from wsdsl.record import record
 from wsdsl.schedule import Place, Schedule
 
-OF_A_TILE = (
-    ops.Block,
-    ops.Constant,
-    ops.DimSize,
-    ops.End,
-    ops.Index,
-    ops.Load,
-    ops.Lookup,
-    ops.ReduceBlocks,
-)
-"""Ops that need no other tile, in addition to elementwise ops: a block is in one tile."""
 ROWS = 64
 """Of a fragment: lines of a tile that are written at once."""
 
@@ -112,21 +101,17 @@ def num_decoders(kernel: Kernel) -> int:
     return 1 if decoded(kernel).tiles else 0
 
 
-def _is_of_a_tile(op: Op) -> bool:
-    return op.elementwise or isinstance(op, OF_A_TILE)
-
-
 def _slice(operand: Value, made: Makers, summed: tuple[str, ...]) -> list[Value] | None:
     """All that an operand is made of; None if a part of it is not made element by element, or of
     blocks of what is summed over.
     """
     found = list[Value]()
-    for value, op in made_of((operand,), made, _is_of_a_tile):
+    for value, op in made_of((operand,), made, lambda op: op.repeatable):
         if isinstance(value.type, Axis):
             continue
         scalar = isinstance(value.type, Tile) and not value.type.axes
         is_iteration = scalar and value is getattr(op, "index", None)
-        if not (op and _is_of_a_tile(op)) and not is_iteration:
+        if not (op and op.repeatable) and not is_iteration:
             return None
         if isinstance(op, ops.ReduceBlocks) and op.axis not in summed:
             return None
@@ -176,7 +161,7 @@ def _serving(kernel: Kernel, tiles: Mapping[Value, Tile]) -> frozenset[Value]:
     while ahead:
         value = ahead.pop()
         op = kernel.definers.get(value)
-        if value in found or op is None or not _is_of_a_tile(op):
+        if value in found or op is None or not op.repeatable:
             continue
         if all(getattr(user, "result", None) in found for user in users[value]):
             found.add(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.ir.op import Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.ops import Contract, ForEach, ForTiles, If
+from wsdsl.ir.ops import Contract, DimLoop, ForTiles, If
 from wsdsl.ir.rewriter import used_inside, walk, yielded
 
 
@@ -13,7 +13,7 @@ def depending(body: Region, index: Value) -> set[Value]:
     while len(known) > before:
         before = len(known)
         for op in walk(body):
-            is_loop = isinstance(op, (ForTiles, ForEach))
+            is_loop = isinstance(op, DimLoop)
             if known & ({*ways(op)} if is_loop else {*operands(op)}):
                 known |= {*results_of(op), *bound(op)}
             if is_loop:
@@ -55,7 +55,7 @@ def links_of(block: Region) -> list[int]:
         products = [c for c in inner if isinstance(c, Contract)]
         sums = {c.acc for c in products if c.acc is not None}
         for loop in reversed(inner):
-            if isinstance(loop, (ForTiles, ForEach)):
+            if isinstance(loop, DimLoop):
                 sums |= {v for v, arg in zip(loop.init, loop.args, strict=True) if arg in sums}
         used = {*operands(op), *used_inside(op)} - sums
         link = max((behind.get(v, 0) for v in used), default=0)

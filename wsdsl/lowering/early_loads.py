@@ -12,17 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
 from wsdsl.ir.ops import (
-    ClusterIndex,
-    Constant,
-    CtaIndex,
-    CtaRank,
-    DimSize,
     ForRange,
     Load,
     Lookup,
-    Map,
-    NumClusters,
-    NumCtas,
     Partition,
     PrefetchBox,
     Store,
@@ -104,7 +96,6 @@ def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Sc
 
 
 # L2 prefetch before `griddepcontrol.wait`.
-SCALARS = Constant | DimSize | Map | CtaIndex | NumCtas | ClusterIndex | NumClusters | CtaRank
 
 
 def first_boxes(partition: Partition, maps: Mapping[Value, str], namer: Namer) -> Region:
@@ -123,7 +114,7 @@ def first_boxes(partition: Partition, maps: Mapping[Value, str], namer: Namer) -
     around = makers(items.body, wanted)
     wanted = items.start, items.stop, *wanted, *_read(around)
     scalars = makers(partition.body, wanted)
-    known = all(isinstance(op, SCALARS) for op in (*scalars, *around, *inside))
+    known = all(op.pure for op in (*scalars, *around, *inside))
     if not (loads and known) or {*items.args, *loop.args} & {*wanted}:
         return ()
     iterations = max(early.values())

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands, regions, results_of
-from wsdsl.ir.ops import Contract, ForEach, ForTiles, Full, If, Store, Yield
+from wsdsl.ir.ops import Contract, DimLoop, ForEach, ForTiles, Full, If, Store, Yield
 from wsdsl.ir.rewriter import yielded
 from wsdsl.lowering.axes import output_nest, with_loops
 from wsdsl.lowering.buffer_assignment import SlotGroup, operand_slots
@@ -89,7 +89,7 @@ def _sources(values: Iterable[Value], made: Makers) -> Iterator[Value]:
 
     def after(value: Value) -> list[Value]:
         match made[value]:
-            case ForTiles() | ForEach() as loop:
+            case DimLoop() as loop:
                 n = (loop.args if value in loop.args else loop.result).index(value)
                 return [loop.init[n], yielded(loop.body)[n]]
             case If() as op:

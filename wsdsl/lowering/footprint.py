@@ -13,7 +13,7 @@ from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8, k_step
 from wsdsl.ir.op import Kernel, Value, once, once_each
-from wsdsl.ir.ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
+from wsdsl.ir.ops import Block, Contract, DimLoop, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
@@ -370,14 +370,14 @@ def _tiles(kernel: Kernel) -> _Tiles:
     return found
 
 
-def _is_promoted(loop: ForTiles | ForEach, i: int) -> bool:
+def _is_promoted(loop: DimLoop, i: int) -> bool:
     """Whether a loop, or one in it, does nothing to a carried tile but add products to it."""
     arg, last = loop.args[i], yielded(loop.body)[i]
     products = {op.result for op in loop.body if isinstance(op, Contract)}
     for op in loop.body:
         if isinstance(op, Map) and op.result == last:
             return op.fn in ("add", "fma") and arg in op.args and bool(products & {*op.args})
-        if isinstance(op, (ForTiles, ForEach)) and last in op.result and arg in op.init:
+        if isinstance(op, DimLoop) and last in op.result and arg in op.init:
             return _is_promoted(op, op.init.index(arg))
     return False
 

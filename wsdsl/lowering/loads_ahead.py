@@ -11,7 +11,6 @@ from wsdsl.ir.ops import (
     CommitProducts,
     ConsumerRelease,
     ForRange,
-    Iota,
     LoadGlobal,
     Materialize,
 )
@@ -19,18 +18,6 @@ from wsdsl.ir.rewriter import copy_region, makers, replace_operands, used_inside
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.scale_loads import blocks_of
-
-REPEATABLE = (
-    AxisAt,
-    ops.Block,
-    ops.Cast,
-    ops.Constant,
-    ops.DimSize,
-    ops.Index,
-    ops.Load,
-    ops.Lookup,
-    ops.Map,
-)
 
 
 class LoadsAhead:
@@ -98,9 +85,7 @@ class LoadsAhead:
         done in another iteration.
         """
         members = makers(loop.body, results_of(load))
-        may = all(
-            isinstance(op, REPEATABLE) and not {*operands(op)} & {*loop.args} for op in members
-        )
+        may = all(op.repeatable and not {*operands(op)} & {*loop.args} for op in members)
         stored = any(
             isinstance(op, (ops.Load, ops.Lookup)) and op.tensor in self.stored for op in members
         )
@@ -176,12 +161,9 @@ def behind_reads(body: Region | list[Op]) -> int:
     return found
 
 
-ADDRESS_OPS = (ops.Bitcast, ops.Cast, ops.Constant, Iota, ops.Map)
-
-
 def with_place(region: Region, load: LoadGlobal, *others: Value) -> Region:
     """The load, and what of the region makes its place and others; nothing if that takes more than
     arithmetic on numbers that are known there, as another load.
     """
     needed = makers(region, (load.result, *others))
-    return needed if all(op is load or isinstance(op, ADDRESS_OPS) for op in needed) else ()
+    return needed if all(op is load or op.pure for op in needed) else ()

@@ -15,31 +15,11 @@ from wsdsl.ir.ops import (
     ConsumerRelease,
     ConsumerWait,
     ForRange,
-    SlotElements,
-    SlotTile,
-    SlotValues,
+    InField,
 )
 from wsdsl.ir.rewriter import following, yielded
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.builder import Builder
-
-PURE = (
-    ops.Map,
-    ops.Cast,
-    ops.Bitcast,
-    ops.Full,
-    ops.Reduce,
-    ops.ReduceBlocks,
-    ops.Scan,
-    ops.Constant,
-    ops.DimSize,
-)
-IN_SLOT = (SlotTile, SlotElements, SlotValues)
-MOVABLE = (
-    *PURE, *IN_SLOT, AxisAt, ops.Block, ConsumerRelease, ConsumerWait, ops.Contract, ops.End,
-    ops.Index, ops.Load, ops.Lookup,
-)  # fmt: skip
-"""What an iteration may do before the one in front of it is over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +44,7 @@ class LoopStages:
         body, handed = loop.body[:-1], yielded(loop.body)
         products = [op for op in body if isinstance(op, ops.Contract)]
         last = [op for op in products if any(isinstance(v.type, Tile) for v in (op.a, op.b))]
-        movable = all(isinstance(op, MOVABLE) for op in body)
+        movable = all(op.movable for op in body)
         behind = following(body, (op.result for op in last))
         if not last or last == products or not movable or behind & ({*products} - {*last}):
             return None
@@ -79,7 +59,7 @@ class LoopStages:
         scaling = following(body, own) - second
         made_first = {v for op in body if op not in second for v in results_of(op)}
         scaled = {v for op in scaling for v in results_of(op)}
-        if not all(isinstance(op, PURE) for op in scaling) or scaled & {*handed}:
+        if not all(op.pure for op in scaling) or scaled & {*handed}:
             return None
         used = {v for op in second for v in operands(op)}
         sums = dict[int, Value]()
@@ -115,8 +95,8 @@ def _with_slots(body: Region, second: set[Op]) -> bool:
     for wait in body:
         if not isinstance(wait, ConsumerWait):
             continue
-        fields = [op for op in body if isinstance(op, IN_SLOT) and op.slot == wait.result]
-        held = {op.result for op in fields}
+        fields = [op for op in body if isinstance(op, InField) and op.slot == wait.result]
+        held = {v for op in fields for v in results_of(op)}
         users = [op for op in body if held & {*operands(op)}]
         if not any(op in second for op in users):
             continue

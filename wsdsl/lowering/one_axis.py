@@ -25,8 +25,6 @@ from wsdsl.ir.rewriter import retype
 from wsdsl.ir.types import Tensor, Tile
 from wsdsl.lowering.axes import output_nest
 
-OF_AN_ELEMENT = ops.Load, ops.Store, ops.Constant
-
 
 def with_one_axis(kernel: Kernel) -> Kernel | None:
     """None where there is one axis already, or rows and columns are told apart."""
@@ -35,7 +33,9 @@ def with_one_axis(kernel: Kernel) -> Kernel | None:
     if (
         len(nest) < 2
         or not plain
-        or not all(op.elementwise or isinstance(op, OF_AN_ELEMENT) for op in body)
+        or not all(
+            op.elementwise or isinstance(op, ops.Load | ops.Store | ops.Constant) for op in body
+        )
     ):
         return None
     names = {loop.index.as_axis.name for loop in nest if isinstance(loop, ops.ForTiles)}
@@ -72,8 +72,8 @@ def _has_dims(tensor: Value, dims: tuple[str, ...]) -> bool:
     return kind.dtype.bits >= 8 and kind.dims == dims
 
 
-def _is_plain(loop: ops.ForTiles | ops.ForEach) -> bool:
-    if isinstance(loop, ops.ForEach):
+def _is_plain(loop: ops.DimLoop) -> bool:
+    if not isinstance(loop, ops.ForTiles):
         return not loop.init
     part = loop.start or loop.stop or loop.first or loop.offset or loop.every or loop.within
     return not (part or loop.whole or loop.index.as_axis.size)

@@ -21,7 +21,7 @@ from wsdsl.ir.ops import (
 from wsdsl.ir.rewriter import makers, yielded
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.loop_stages import PURE, LoopStages, Masks, is_scalar
+from wsdsl.lowering.loop_stages import LoopStages, Masks, is_scalar
 from wsdsl.lowering.order_barriers import OrderBarriers
 
 Emitted = Callable[[], tuple[Value, ...]]
@@ -165,7 +165,7 @@ class PipelinedLoop:
         reading = {v for op in rest if op not in releases for v in (*operands(op), *results_of(op))}
         given_back = tuple(op for op in releases if op.slot not in reading)
         makers = tuple(op for op in rest if {*results_of(op)} & {*stages.crossing})
-        scalars = tuple(op for op in rest if isinstance(op, PURE) and is_scalar(op))
+        scalars = tuple(op for op in rest if op.pure and is_scalar(op))
         apart = (*releases, *makers, *scalars)
         # Where tiles begin is said anew, by `axes`.
         middle = tuple(op for op in rest if not (op in apart or isinstance(op, AxisAt)))

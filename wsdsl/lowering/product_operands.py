@@ -7,7 +7,7 @@ from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import cast_to
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once
-from wsdsl.ir.ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Lookup, Map
+from wsdsl.ir.ops import Bitcast, Cast, Contract, DimLoop, Load, Lookup, Map
 from wsdsl.ir.rewriter import made_of
 from wsdsl.ir.types import DType, Role
 
@@ -58,7 +58,7 @@ def copied_operands(kernel: Kernel) -> frozenset[str]:
 
 def of_product(value: Value, made: Makers) -> bool:
     """Whether a value is made of a product's results in the same loop."""
-    ops = made_of((value,), made, lambda op: not isinstance(op, (ForTiles, ForEach)))
+    ops = made_of((value,), made, lambda op: not isinstance(op, DimLoop))
     return any(isinstance(op, Contract) for _, op in ops)
 
 

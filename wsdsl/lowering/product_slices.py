@@ -38,8 +38,8 @@ from itertools import compress
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops import Contract, ForEach, ForTiles, Materialize, Store, Yield
+from wsdsl.ir.op import Kernel, Op, Region, Value, results_of, with_fields
+from wsdsl.ir.ops import Contract, DimLoop, ForEach, ForTiles, Materialize, Store, Yield
 from wsdsl.ir.rewriter import Namer, definitions, uses, walk, with_regions, yielded
 from wsdsl.ir.types import Axis, Slot
 from wsdsl.lowering.axes import axis_of
@@ -49,9 +49,6 @@ from wsdsl.lowering.tensor_chains import chains, staying
 from wsdsl.lowering.updated_sums import Updates, updates
 from wsdsl.lowering.warp_specialization import ConsumerSlice, ProducerSlice
 from wsdsl.lowering.zero_trip_accumulate import StartedSums
-
-WITH_SLOTS = (ops.ConsumerRelease, ops.ProducerCommit, ops.StoreToSlot, ops.SumToSlot)
-"""What they do, and give nothing."""
 
 
 class TensorSlice(ConsumerSlice):
@@ -169,13 +166,14 @@ class TensorSlice(ConsumerSlice):
 
     def _multiplied(self, region: Region) -> Iterator[Op]:
         for op in region:
-            theirs = isinstance(op, (*WITH_SLOTS, ops.SlotSum)) and op.slot not in self.multiplying
+            slot = _changed_slot(op)
+            theirs = slot is not None and slot not in self.multiplying
             if not theirs and not isinstance(op, (Store, Materialize)):
                 yield with_regions(op, lambda inner: tuple(self._multiplied(inner)))
 
     def _computed(self, region: Region) -> Iterator[Op]:
         for op in region:
-            theirs = isinstance(op, (*WITH_SLOTS, ops.SlotSum)) and op.slot in self.multiplying
+            theirs = _changed_slot(op) in self.multiplying
             if theirs or isinstance(op, Contract):
                 continue
             op = with_regions(op, lambda inner: tuple(self._computed(inner)))
@@ -183,7 +181,7 @@ class TensorSlice(ConsumerSlice):
 
     def _without_sums(self, op: Op) -> Op:
         """A loop, but for the sums that it carries in tensor memory."""
-        if not isinstance(op, (ForTiles, ForEach)):
+        if not isinstance(op, DimLoop):
             return op
         stay = [v not in self.chains.sums for v in op.args]
         if all(stay):
@@ -191,3 +189,9 @@ class TensorSlice(ConsumerSlice):
         kept = {n: tuple(compress(getattr(op, n), stay)) for n in ("result", "init", "args")}
         last = Yield(values=tuple(compress(yielded(op.body), stay)), loc=op.body[-1].loc)
         return with_fields(op, **kept, body=(*op.body[:-1], last))
+
+
+def _changed_slot(op: Op) -> Value | None:
+    """Return the stage that an op writes, commits, releases, or accumulates in."""
+    changes = isinstance(op, ops.SlotSum) or not results_of(op)
+    return getattr(op, "slot", None) if changes else None

@@ -57,14 +57,8 @@ class RingUses:
         return found
 
 
-# Ops on pipeline stages whose place in SMEM or TMEM is known.
-Located = (
-    ops.SlotTile | ops.SlotElements | ops.SlotValues | ops.StoreToSlot | ops.SlotSum | ops.SumToSlot
-)
-
-
 def located(
-    op: Located,
+    op: ops.InField,
     slot: ops.ProducerAcquire | ops.ConsumerWait,
     ring: PlacedRing,
     box: tuple[int, ...],
@@ -95,3 +89,5 @@ def located(
         case ops.SlotSum(result=result, started=started):
             place |= dict(sums=ring.shared, column=offset)
             return ops.SumInTensor(result=result, started=started, **place)
+        case _:
+            raise TypeError(f"{type(op).__name__} has no place in SMEM or TMEM")

@@ -21,12 +21,11 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, operands, results_of
 from wsdsl.ir.rewriter import used_inside
 from wsdsl.ir.types import F32
 
 EXPONENTIALS = ("exp", "exp2")
-MOVABLE = (ops.Map, ops.Cast, ops.Bitcast, ops.Full, ops.Constant, ops.DimSize, ops.End, ops.Index)
 WORD = 32
 
 
@@ -109,7 +108,7 @@ def _may_wait(op: Op, read: set[Value]) -> bool:
     """Whether it may come behind the exchange."""
     if isinstance(op, ops.Store):
         return op.tensor not in read
-    return isinstance(op, MOVABLE) and not regions(op)
+    return op.pure and op.repeatable
 
 
 class _Forms:

@@ -15,7 +15,7 @@ from typing import Any
 
 from wsdsl.diagnostics import Finding, Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
-from wsdsl.ir.ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
+from wsdsl.ir.ops import OVER_AXIS, Contract, DimLoop, ForTiles, If, Map, Store
 from wsdsl.ir.rewriter import unnumbered, used_inside, walk, yielded
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable
@@ -125,7 +125,7 @@ def grows(
             fn == "add" and c == arg and arg not in (a, b)
         ):
             pass
-        case ForTiles() | ForEach() as loop if arg in loop.init and arg not in used_inside(loop):
+        case DimLoop() as loop if arg in loop.init and arg not in used_inside(loop):
             i = loop.init.index(arg)
             how = dict[str, Any](by_products=by_products, fn=fn)
             if not grows(loop.body, loop.args[i], yielded(loop.body)[i], **how):

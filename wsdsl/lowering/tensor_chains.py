@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.ops import Cast, Contract, ForEach, ForTiles, Map, Reduce
+from wsdsl.ir.ops import Cast, Contract, DimLoop, ForEach, ForTiles, Map, Reduce
 from wsdsl.ir.rewriter import uses, walk, yielded
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import output_nest
@@ -51,11 +51,11 @@ def chains(kernel: Kernel) -> Chains:
             sums.add(op.result)
             continued |= {op.acc} if op.acc is not None else set()
         for n in staying(op, counts):
-            assert isinstance(op, (ForTiles, ForEach))
+            assert isinstance(op, DimLoop)
             sums |= {op.args[n], op.result[n]}
             continued |= {op.init[n], yielded(op.body)[n]}
         if (update := changed.get(op)) is not None:
-            assert isinstance(op, (ForTiles, ForEach))
+            assert isinstance(op, DimLoop)
             sums |= {update.arg, op.result[update.place]}
             continued |= {op.init[update.place], update.product.result}
     return Chains(frozenset(sums), frozenset(continued))
@@ -65,7 +65,7 @@ def staying(op: Op, counts: Mapping[Value, int]) -> list[int]:
     """Places of what a loop does nothing with but add products to it; `counts`: how often each
     value is used.
     """
-    if not isinstance(op, (ForTiles, ForEach)):
+    if not isinstance(op, DimLoop):
         return []
     carried = enumerate(zip(op.args, yielded(op.body), strict=True))
     return [n for n, (arg, last) in carried if _is_added_to(op.body, arg, last, counts)]
@@ -79,7 +79,7 @@ def _is_added_to(body: Region, arg: Value, last: Value, counts: Mapping[Value, i
         before: Value | None = None
         if isinstance(op, Contract):
             before = op.acc
-        elif isinstance(op, (ForTiles, ForEach)) and not walks_a_part(op):
+        elif isinstance(op, DimLoop) and not walks_a_part(op):
             # Of a part none may be there in one iteration, and some in another.
             n = op.result.index(value)
             before = op.init[n] if n in staying(op, counts) else None

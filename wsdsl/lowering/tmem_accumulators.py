@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
-from wsdsl.ir.ops import Contract, ForEach, ForTiles, Store
+from wsdsl.ir.ops import Contract, DimLoop, ForTiles, Store
 from wsdsl.ir.rewriter import following, walk
 from wsdsl.ir.types import Sizes, Tile
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
@@ -85,7 +85,7 @@ class _Groups:
         """By sum that the n-th op of a block makes, where the first product is added to it."""
         if isinstance(op, Contract):
             return {op.result: n if op.acc is None else before.get(op.acc, n)}
-        if not isinstance(op, (ForTiles, ForEach)):
+        if not isinstance(op, DimLoop):
             return {}
         carried = zip(op.result, op.init, strict=True)
         return {made: before.get(init, n) for made, init in carried}
@@ -106,7 +106,7 @@ class _Groups:
             producer="mma",
             consumers=("compute",),
             layout=value.as_tile,
-            produced_in=op.index if isinstance(op, (ForTiles, ForEach)) else self.around[op],
+            produced_in=op.index if isinstance(op, DimLoop) else self.around[op],
             consumed_in=self.around[op],
             space="TMEM",
             depth="sums",

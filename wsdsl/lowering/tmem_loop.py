@@ -29,15 +29,10 @@ from collections.abc import Callable, Iterable, Sequence
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of, with_fields
 from wsdsl.ir.ops import (
     AxisAt,
-    Block,
-    Constant,
     ConsumerWait,
     Contract,
-    DimSize,
-    End,
     ForRange,
     If,
-    Map,
     MbarrierArrive,
     MbarrierWait,
     NamedBarrierSync,
@@ -59,10 +54,6 @@ from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile
 
-TAKES = (ConsumerWait, ProducerAcquire)
-SHARED = (AxisAt, Block, Constant, DimSize, End, Map)
-"""What both stages may compute, each for itself."""
-
 
 def made_rings(kernel: Kernel) -> frozenset[Value]:
     """Of operands that threads make of sums in tensor memory."""
@@ -77,7 +68,7 @@ def made_rings(kernel: Kernel) -> frozenset[Value]:
 
 
 def _rings(ops: Iterable[Op]) -> set[Value]:
-    return {op.ring for op in walk(tuple(ops)) if isinstance(op, TAKES)}
+    return {op.ring for op in walk(tuple(ops)) if isinstance(op, ConsumerWait | ProducerAcquire)}
 
 
 def turned_products(loop: ForRange, made: frozenset[Value], builder: Builder) -> Region | None:
@@ -116,13 +107,11 @@ def _stages(loop: ForRange, made: frozenset[Value]) -> tuple[Region, Region] | N
     while grown:
         before = len(second)
         for op in body:
-            if isinstance(op, TAKES) and op not in second:
+            if isinstance(op, ConsumerWait | ProducerAcquire) and op not in second:
                 users = following(body, (op.result,))
                 second |= {op, *users} if users & second else set()
         grown = len(second) > before
-    shared = {
-        op for op in body if isinstance(op, SHARED) and not any(v.is_tile for v in results_of(op))
-    }
+    shared = {op for op in body if op.pure and not any(v.is_tile for v in results_of(op))}
     first = [op for op in body if op not in second]
     inner = [*walk(tuple(first))]
     # How often a loop of the first stage runs is known within an iteration alone.

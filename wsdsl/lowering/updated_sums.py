@@ -41,7 +41,16 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, results_of, with_fields
-from wsdsl.ir.ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, Materialize, Yield
+from wsdsl.ir.ops import (
+    Constant,
+    Contract,
+    DimLoop,
+    Full,
+    If,
+    Map,
+    Materialize,
+    Yield,
+)
 from wsdsl.ir.rewriter import Namer, copy_region, definers, uses, walk, with_regions, yielded
 from wsdsl.ir.types import BOOL, Tile
 from wsdsl.lowering.product_operands import of_product
@@ -74,14 +83,14 @@ def updates(kernel: Kernel) -> Mapping[Op, Update]:
         return found
     counts, zeros = Counter(uses(kernel.body)), tiles_of_zeros(kernel.body)
     for op in walk(kernel.body):
-        if isinstance(op, (ForTiles, ForEach)):
+        if isinstance(op, DimLoop):
             own = [update for n in range(len(op.args)) for update in _updates(op, n, counts)]
             own = [update for update in own if op.init[update.place] in zeros]
             found |= {op: own[0]} if len(own) == 1 else {}
     return found
 
 
-def _updates(loop: ForTiles | ForEach, n: int, counts: Mapping[Value, int]) -> Iterator[Update]:
+def _updates(loop: DimLoop, n: int, counts: Mapping[Value, int]) -> Iterator[Update]:
     value, members = loop.args[n], list[Op]()
     made = definers(loop.body)
     while counts[value] == 1:
@@ -114,13 +123,13 @@ class Updates:
 
     def op(self, op: Op) -> list[Op]:
         op = with_regions(op, self.region)
-        if isinstance(op, (ForTiles, ForEach)):
+        if isinstance(op, DimLoop):
             for arg in op.args:
                 if arg in self.by_arg:
                     return self.loop(op, self.by_arg[arg])
         return [op]
 
-    def loop(self, op: ForTiles | ForEach, update: Update) -> list[Op]:
+    def loop(self, op: DimLoop, update: Update) -> list[Op]:
         flags = [Value(self.namer.new(name), Tile(BOOL)) for name in ("none", "some")]
         none, some = (
             Constant(result=v, value=held, loc=op.loc) for v, held in zip(flags, (False, True))

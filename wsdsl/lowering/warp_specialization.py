@@ -112,8 +112,8 @@ class ProducerSlice:
                 return op if wanted else None
 
     def _loop(
-        self, op: ops.ForTiles | ops.ForEach, names: frozenset[str], wanted: list[int]
-    ) -> ops.ForTiles | ops.ForEach | None:
+        self, op: ops.DimLoop, names: frozenset[str], wanted: list[int]
+    ) -> ops.DimLoop | None:
         """With as much of what it carries as is wanted behind it, or needed in it."""
         asked, carried = bool(wanted), set(wanted)
         while True:

@@ -12,8 +12,8 @@ from wsdsl.ir.ops import (
     Cast,
     Constant,
     Contract,
+    DimLoop,
     ElementsInShared,
-    ForEach,
     ForTiles,
     Full,
     Load,
@@ -170,7 +170,7 @@ def _adds_nothing(body: Region, arg: Value, last: Value, zeros: _Zeros) -> bool:
                 added = all(zeros.nothing(v) for v in args if v != arg)
             case Map(fn="fma", args=(a, b, _), result=following):
                 added = zeros.product(a, b)
-            case ForTiles() | ForEach():
+            case DimLoop():
                 i = user.init.index(arg)
                 inner = user.args[i], yielded(user.body)[i]
                 added = _adds_nothing(user.body, *inner, zeros)

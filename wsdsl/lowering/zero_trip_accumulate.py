@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, results_of
-from wsdsl.ir.ops import Contract, ForEach, ForTiles
+from wsdsl.ir.ops import Contract, DimLoop, ForTiles
 from wsdsl.ir.rewriter import Namer, yielded
 from wsdsl.ir.types import Sizes, Tile
 from wsdsl.lowering.builder import FLAG, INT, Builder
@@ -22,7 +22,7 @@ class StartedSums:
         self.builder, self.sizes = Builder(namer), sizes
         self.flags: dict[Value, Value | None] = {}
 
-    def behind(self, op: Contract | ForTiles | ForEach, staying: Sequence[int]) -> list[Op]:
+    def behind(self, op: Contract | DimLoop, staying: Sequence[int]) -> list[Op]:
         """What computes the flags of the results of a product, or of those of a loop that are sums
         in tensor memory.
         """
@@ -51,7 +51,7 @@ class StartedSums:
             op = next(o for o in body if value in results_of(o))
             if isinstance(op, Contract):
                 return None
-            assert isinstance(op, (ForTiles, ForEach))
+            assert isinstance(op, DimLoop)
             at = op.result.index(value)
             runs = self._runs(op)
             inside = self._within(op.body, op.args[at], yielded(op.body)[at])
@@ -59,7 +59,7 @@ class StartedSums:
             found, value = self._any("or", found, own), op.init[at]
         return found
 
-    def _runs(self, op: ForTiles | ForEach) -> Value:
+    def _runs(self, op: DimLoop) -> Value:
         """Whether a loop has an iteration."""
         start, stop = (op.start, op.stop) if isinstance(op, ForTiles) else (None, None)
         b, size = self.builder, self.sizes.get(op.dim)

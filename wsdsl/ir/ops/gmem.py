@@ -75,7 +75,7 @@ class ThreadStore(Boxes, Op):
         yield Access("add" if self.accumulate else "write", "gmem", self.tensor)
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", repeatable=True)
 class LoadGlobal(OneResult):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.

@@ -5,6 +5,7 @@ them, whose stages have separate ops (`slot_ops.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from wsdsl.ir.op import (
     PARTITIONED,
@@ -18,6 +19,12 @@ from wsdsl.ir.op import (
     op_class,
 )
 from wsdsl.ir.types import Axis, Tile, Value
+
+
+class TakesStage:
+    """Of ops that take the next stage of `ring`, or skip it."""
+
+    ring: Any
 
 
 @op_class(PARTITIONED)
@@ -174,7 +181,7 @@ class SplitkFixup(Op):
 
 
 @op_class(PARTITIONED)
-class ClusterReduce(ManyResults):
+class ClusterReduce(TakesStage, ManyResults):
     """Reduce accumulators in a cluster. `sums` are those of this CTA, the `part`-th (i32) of
     `sharing` with consecutive ranks. The tile's columns are split into `sharing` slices; each CTA
     sends the others theirs, through the next stage of `ring`, and returns the total of its slice:

@@ -19,12 +19,12 @@ from wsdsl.ir.op import (
     walk,
     with_fields,
 )
-from wsdsl.ir.ops.pipeline import Partition
+from wsdsl.ir.ops.pipeline import Partition, TakesStage
 from wsdsl.ir.ops.tile import AtIndex
 
 
 @op_class(PARTITIONED)
-class ProducerAcquire(OneResult):
+class ProducerAcquire(TakesStage, OneResult):
     """Wait until the next stage of `ring` is free; it will be filled with tiles of `layout`.
     `state` is its pipeline state, from `assign_states` on.
     """
@@ -126,8 +126,8 @@ def with_tails(partition: Partition, rings: Set[Value]) -> Partition:
     return with_fields(partition, body=(*partition.body, *tails))
 
 
-@op_class(PARTITIONED)
-class ConsumerWait(OneResult):
+@op_class(PARTITIONED, movable=True)
+class ConsumerWait(TakesStage, OneResult):
     """Wait until the next stage of `ring` is full, with tiles of `layout`. `state` as above."""
 
     ring: Value
@@ -136,7 +136,7 @@ class ConsumerWait(OneResult):
 
 
 @op_class(PARTITIONED)
-class TakeSubtiles(ManyResults):
+class TakeSubtiles(TakesStage, ManyResults):
     """The next tiles of a pipeline with `parts`. Threads wait for each part at its first use,
     and release its stage when all of it was read; parts are read in their order. Of
     `num_pingpong` partitions in ping-pong this is number `pingpong_index`: they alternate at the
@@ -150,7 +150,7 @@ class TakeSubtiles(ManyResults):
 
 
 @op_class(PARTITIONED)
-class SkipSlot(Op):
+class SkipSlot(TakesStage, Op):
     """The next stage of `ring` (with parts: the next tile's stages) is used by another partition;
     advance to the one after it.
     """
@@ -158,7 +158,7 @@ class SkipSlot(Op):
     ring: Value
 
 
-@op_class(PARTITIONED)
+@op_class(PARTITIONED, movable=True)
 class SlotTile(InField, OneResult):
     """The tile in `field` of a full stage."""
 
@@ -174,7 +174,7 @@ class TileInShared(OneResult):
     state: Value
 
 
-@op_class(PARTITIONED)
+@op_class(PARTITIONED, movable=True)
 class SlotElements(InField, OneResult):
     """An operand that threads read: the tile in `field` of a full stage, which is
     loaded from `tensor` at `index`.
@@ -214,7 +214,7 @@ class SubtilesInShared(ManyResults):
     num_pingpong: int = 1
 
 
-@op_class(PARTITIONED)
+@op_class(PARTITIONED, movable=True)
 class SlotValues(InField, OneResult):
     """The values that threads read from a box in `field` of a full stage: a tile of one axis.
     Each element of the box represents `every` elements of the tile; they are `stride` apart there.
@@ -252,7 +252,7 @@ class NoSlot(OneResult):
     state: Value | None = None
 
 
-@op_class(PARTITIONED)
+@op_class(PARTITIONED, movable=True)
 class ConsumerRelease(Op):
     """Release the stage, if `pred` (bool) is given and true or left out; no later op may read
     it.

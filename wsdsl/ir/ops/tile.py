@@ -49,8 +49,18 @@ class AtIndex:
         return last if isinstance(last, Axis) else None
 
 
+class DimLoop(ManyResults):
+    """Base of loops over a dimension: `for_tiles` and `for_each`."""
+
+    dim: str
+    index: Value
+    init: tuple[Value, ...]
+    args: tuple[Value, ...]
+    body: Region
+
+
 @op_class(TILES)
-class ForTiles(ManyResults):
+class ForTiles(DimLoop):
     """Iterate over a dimension in tiles; `index` is the axis, and represents the current tile.
 
     `init` are the carried variables' first values, `args` their names in the body, which ends in a
@@ -85,12 +95,12 @@ class ForTiles(ManyResults):
     body: Region = ()
 
     @property
-    def dim(self) -> str:
+    def dim(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.index.as_axis.dim
 
 
 @op_class(TILES)
-class ForEach(ManyResults):
+class ForEach(DimLoop):
     """Walk a dimension index by index; `index` is an i32 scalar. Carries like `for_tiles`."""
 
     dim: str
@@ -105,7 +115,7 @@ class Whole(OneResult):
     """The axis that takes a dimension whole (`:` in an index)."""
 
 
-@op_class(TILES)
+@op_class(TILES, repeatable=True)
 class Load(AtIndex, OneResult):
     """Read from a tensor. An index entry, one per dimension, is an axis (that dimension's tile),
     an i32 scalar (one index) or an integer tile (a gather). Elements outside the tensor are 0.
@@ -138,7 +148,7 @@ class Store(AtIndex, Op):
         yield Access("add" if self.accumulate else "write", "gmem", self.tensor)
 
 
-@op_class(TILES)
+@op_class(TILES, movable=True)
 class Contract(OneResult):
     """Contract every axis that `a` and `b` share, in f32 (i32 for integers), plus `acc` if given.
     The result has the other axes, a's first. A tile's elements outside of the range of its loop
@@ -191,7 +201,7 @@ class Contract(OneResult):
         return (self.a_scale, self.b_scale) if self.a_scale and self.b_scale else ()
 
 
-@op_class(TILES)
+@op_class(TILES, pure=True, repeatable=False)
 class Reduce(OneResult):
     """Reduce `x` over one axis; `fn` is "add", "max" or "min". Elements outside of what its loop
     walks take no part. Sums of floats accumulate in f32; the result keeps x's dtype. All `ctas`
@@ -204,7 +214,7 @@ class Reduce(OneResult):
     ctas: int = 1
 
 
-@op_class(TILES)
+@op_class(TILES, pure=True)
 class ReduceBlocks(OneResult):
     """Reduce `x` over each block of `size` elements of one axis, which begin at multiples of it:
     every element of a block gets what the block gives. `fn` and what takes part are as of `reduce`.
@@ -216,7 +226,7 @@ class ReduceBlocks(OneResult):
     size: int
 
 
-@op_class(TILES)
+@op_class(TILES, pure=True, repeatable=False)
 class Scan(Unary):
     """The inclusive prefix sum of `x` along an axis, over the range of its loop; of floats in
     f32.
@@ -246,14 +256,14 @@ OVER_AXIS = (Reduce, ReduceBlocks, Scan, TopK)
 """Ops that combine elements along `axis`, which so is the columns' one."""
 
 
-@op_class(TILES)
+@op_class(TILES, pure=True)
 class Index(OneResult):
     """The index, in its dimension, of each element along an axis; i32."""
 
     axis: Value
 
 
-@op_class(TILES)
+@op_class(TILES, pure=True)
 class End(OneResult):
     """One past the last index of an axis' current tile, clipped to what its loop walks; an i32
     scalar.
@@ -262,7 +272,7 @@ class End(OneResult):
     axis: Value
 
 
-@op_class(TILES)
+@op_class(TILES, pure=True)
 class Block(OneResult):
     """The index at which an axis' tile begins, divided by `size` and rounded down; an i32 scalar.
     Along a contracted axis, whose tile size divides `size`, the whole tile is in this block.
@@ -272,7 +282,7 @@ class Block(OneResult):
     size: int
 
 
-@op_class(TILES)
+@op_class(TILES, repeatable=True)
 class Lookup(OneResult):
     """`table[i]` for each element of the integer tile `i`; `table` is a 1-D tensor."""
 

@@ -89,7 +89,7 @@ def _stores(
     for op in region:
         if isinstance(op, ops.Store):
             yield op, around
-        inner = (*around, op.index) if isinstance(op, (ops.ForTiles, ops.ForEach)) else around
+        inner = (*around, op.index) if isinstance(op, ops.DimLoop) else around
         for body in regions(op):
             yield from _stores(body, inner)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import ForEach, ForTiles
+from wsdsl.ir.ops import DimLoop
 from wsdsl.ir.types import Axis, Role, Sizes, Tensor
 from wsdsl.lowering.axes import axes_of, output_nest
 from wsdsl.lowering.batch_coarsening import taken_in_turns
@@ -15,7 +15,6 @@ from wsdsl.rates import rates_of
 
 UNKNOWN_SIZE = 8192
 """The assumed size of a dimension whose size is unknown."""
-Loop = ForTiles | ForEach
 Amount = tuple[float, tuple[str, ...]]
 """An amount per element of a tile along these axes."""
 Walked = tuple[str, int]
@@ -58,7 +57,7 @@ class SizedKernel:
         self.target, self.rates = kernel.target, rates_of(kernel.target)
         self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
         (nest, self.body), self.in_turns = output_nest(kernel), taken_in_turns(kernel)
-        self.nest = list[Loop](nest)
+        self.nest = list[DimLoop](nest)
         self.outer = [*map(self.walked, self.nest)]
         self.within = units_within(kernel)
         self.copied, self.padded, self.singly = kernel.unaligned, kernel.padded, singly
@@ -69,12 +68,12 @@ class SizedKernel:
     def num_bytes(self, kind: Tensor) -> float:
         return math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8
 
-    def walked(self, loop: Loop) -> Walked:
+    def walked(self, loop: DimLoop) -> Walked:
         own = loop.index.type.name if isinstance(loop.index.type, Axis) else ""
         size = self.ragged.get(own, self.size(loop.dim))
         return loop.index.name if loop == self.in_turns else own, size
 
-    def trips(self, loop: Loop, tile: Sizes) -> int:
+    def trips(self, loop: DimLoop, tile: Sizes) -> int:
         return trips((self.walked(loop),), tile)
 
     def num_tiles(self, tile: Sizes) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wsdsl.ir.op import Kernel, Makers, once, results_of
-from wsdsl.ir.ops import Contract, End, ForTiles, Index, Load, Map, Store
+from wsdsl.ir.ops import Contract, DimLoop, End, ForTiles, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Sizes, Tensor, Tile
 from wsdsl.lowering.axes import with_loops
 from wsdsl.lowering.buffer_assignment import operand_slots
@@ -15,7 +15,6 @@ from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.cost_model import constants
 from wsdsl.lowering.cost_model.sized_kernel import (
     Amount,
-    Loop,
     SizedKernel,
     Walked,
     elements,
@@ -210,7 +209,7 @@ class Work(SizedKernel):
         kernel, made, runs = self.kernel, self.kernel.definers, Runs(self.kernel)
         self.held_bits, shared = 0.0, decoded(kernel).inside
         """That threads load by themselves for each element of an operand."""
-        found = dict[tuple[Loop, ...], Body]()
+        found = dict[tuple[DimLoop, ...], Body]()
         for op, loops in self.inside:
             if loops not in found:
                 found[loops] = Body(tuple(map(self.walked, loops)), _halved(loops, made))
@@ -306,7 +305,7 @@ class Work(SizedKernel):
         return step
 
 
-def _halved(loops: Sequence[Loop], made: Makers) -> list[str]:
+def _halved(loops: Sequence[DimLoop], made: Makers) -> list[str]:
     """Axes of which a tile ends where one of the loops does, or begins."""
     walked = [loop for loop in loops if isinstance(loop, ForTiles)]
     ops = [made.get(bound) for loop in walked for bound in (loop.start, loop.stop) if bound]

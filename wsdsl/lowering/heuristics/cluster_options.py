@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 
 from wsdsl.ir.hardware.tcgen05_shapes import PAIR_ROWS, PAIR_STEP
 from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.ops import DimLoop
 from wsdsl.ir.types import Axis, Sizes
 from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.cost_model.predict import SHARING, Prediction
-from wsdsl.lowering.cost_model.sized_kernel import Loop
 from wsdsl.lowering.cost_model.speeds import (
     NEARLY_NARROW,
     apart_cycles,
@@ -125,7 +125,7 @@ def _pairs(
 def _in_cluster(
     work: Work,
     tiles: int,
-    loops: Sequence[Loop],
+    loops: Sequence[DimLoop],
     shape: tuple[int, int],
     tile: Sizes,
     sharing: int = 1,
@@ -168,19 +168,19 @@ def _in_step(
             yield named
 
 
-def _tiled(work: Work) -> list[Loop]:
+def _tiled(work: Work) -> list[DimLoop]:
     """The last loops over tiles of the output."""
     return [loop for loop in work.nest[-2:] if isinstance(loop.index.type, Axis)]
 
 
-def _is_even(loops: Sequence[Loop], shape: tuple[int, int], tile: Sizes) -> bool:
+def _is_even(loops: Sequence[DimLoop], shape: tuple[int, int], tile: Sizes) -> bool:
     """Whether what CTAs have in common is cut into groups of 8 lines."""
     others = zip(reversed(loops), shape, strict=True)
     axes = [(loop.index.type, num) for loop, num in others]
     return all(isinstance(axis, Axis) and tile[axis.name] % (8 * num) == 0 for axis, num in axes)
 
 
-def _variable(loop: Loop) -> str:
+def _variable(loop: DimLoop) -> str:
     return loop_variable(loop.index.as_axis.name)
 
 

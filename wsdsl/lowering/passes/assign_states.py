@@ -26,7 +26,6 @@ from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.ops import (
     Advance,
-    ClusterReduce,
     ForRange,
     If,
     InitialState,
@@ -38,8 +37,6 @@ from wsdsl.ir.ops import (
 from wsdsl.ir.rewriter import Namer, walk
 from wsdsl.ir.types import State
 
-TAKES = (ops.ProducerAcquire, ops.ConsumerWait, ops.SkipSlot, ops.TakeSubtiles, ClusterReduce)
-"""What takes a slot, or passes it over."""
 States = dict[Value, Value]
 """The current state of every ring."""
 
@@ -51,7 +48,7 @@ def assign_states(kernel: Kernel) -> Kernel:
 
 def _rings_in(region: Region) -> list[Value]:
     """Rings whose state moves on in a region, in order of first use."""
-    taken = [op.ring for op in walk(region) if isinstance(op, TAKES)]
+    taken = [op.ring for op in walk(region) if isinstance(op, ops.TakesStage)]
     return list(dict.fromkeys(ring for ring in taken if ring is not None))
 
 
@@ -79,7 +76,7 @@ class _Threading:
             match op:
                 case _ if "scheduled" in op.levels and not regions(op):
                     made.append(op)
-                case _ if isinstance(op, TAKES):
+                case _ if isinstance(op, ops.TakesStage):
                     assert op.ring is not None
                     if not isinstance(op, ops.SkipSlot):
                         made.append(with_fields(op, state=states[op.ring]))

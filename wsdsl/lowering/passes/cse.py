@@ -24,16 +24,12 @@ from functools import partial
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, regions, results_of
-from wsdsl.ir.ops import COMPARISONS, Cast, Constant, DimSize, LoadGlobal, Map
+from wsdsl.ir.ops import COMPARISONS, Constant, DimSize, LoadGlobal, Map
 from wsdsl.ir.rewriter import replace_operands, rewrite, with_regions, yielded
 from wsdsl.ir.types import Tile
 
 Numbers = dict[Value, int | float | bool]
 Bounds = frozenset[tuple[Value, ...]]
-SHARED = frozenset((
-    Constant, DimSize, Map, Cast, ops.CtaIndex, ops.NumCtas, ops.ClusterIndex, ops.NumClusters,
-    ops.CtaRank, ops.WarpgroupIndex, LoadGlobal,
-))  # fmt: skip
 
 
 def cse(kernel: Kernel) -> Kernel:
@@ -99,7 +95,7 @@ def _key(op: Op) -> tuple[object, ...]:
 
 
 def _is_shared(op: Op, written: frozenset[str]) -> bool:
-    if type(op) not in SHARED:
+    if not op.repeatable:
         return False
     if isinstance(op, LoadGlobal) and (op.in_order or op.tensor.name in written):
         return False
@@ -135,8 +131,7 @@ def _drop_unused(region: Region, used: set[Value]) -> Region:
     """
     kept: list[Op] = []
     for op in reversed(region):
-        droppable = op.pure or isinstance(op, LoadGlobal)
-        if not droppable or not used.isdisjoint(results_of(op)):
+        if not op.repeatable or not used.isdisjoint(results_of(op)):
             kept.append(with_regions(op, partial(_drop_unused, used=used)) if regions(op) else op)
             used.update(operands(op))
     return tuple(reversed(kept))

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import compress
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of, with_fields
-from wsdsl.ir.ops import ForEach, ForTiles, If, Whole, Yield
+from wsdsl.ir.ops import DimLoop, ForTiles, If, Whole, Yield
 from wsdsl.ir.rewriter import walk, with_regions, yielded
 from wsdsl.ir.types import Axis, Tile
 
@@ -50,7 +50,7 @@ def _add_needed(body: Region, needed: set[Value]) -> None:
         if not _stays(op, needed):
             continue
         match op:
-            case ForTiles() | ForEach():
+            case DimLoop():
                 for four in zip(op.result, op.args, op.init, yielded(op.body), strict=True):
                     needed.update(four if needed & {*four[:2]} else ())
                 if isinstance(op, ForTiles):
@@ -87,7 +87,7 @@ def _shortened(body: Region, needed: set[Value], carried: Sequence[bool] = ()) -
         if not _stays(op, needed):
             continue
         stay, names = carried, ("values",) if isinstance(op, Yield) else ()
-        if isinstance(op, ForTiles | ForEach | If):
+        if isinstance(op, DimLoop | If):
             stay = [v in needed for v in op.result]
             op = with_regions(op, partial(_shortened, needed=needed, carried=stay))
             names = ("result",) if isinstance(op, If) else ("result", "init", "args")

@@ -23,7 +23,7 @@ from collections import Counter
 
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops import Constant, Contract, ForEach, ForTiles, Full, Map
+from wsdsl.ir.ops import Constant, Contract, DimLoop, Full, Map
 from wsdsl.ir.rewriter import Namer, uses, with_regions, yielded
 from wsdsl.ir.types import Tile, Type
 from wsdsl.lowering.precision import promotes
@@ -74,7 +74,7 @@ def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
     for op in region:
         if isinstance(op, Contract) and (op.acc is None or op.acc in ready):
             ready.add(op.result)
-        if not isinstance(op, (ForTiles, ForEach)):
+        if not isinstance(op, DimLoop):
             made.append(with_regions(op, lambda inner: _from_zeros(inner, namer, ready)))
             continue
         init, result, after = list(op.init), list(op.result), list[Op]()

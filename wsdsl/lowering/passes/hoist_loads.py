@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Op, bound, operands, results_of, with_fields
-from wsdsl.ir.ops import ForEach, ForTiles, Load, Store, Whole
+from wsdsl.ir.ops import DimLoop, Load, Store, Whole
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.product_operands import multiplied
@@ -34,7 +34,7 @@ def hoist_loads(kernel: Kernel) -> Kernel:
 
     def leave(loop: Op) -> Iterable[Op]:
         """The loads that leave the loop, with the axes that they take whole, and the rest of it."""
-        if not isinstance(loop, (ForTiles, ForEach)) or loop.index in parallel:
+        if not isinstance(loop, DimLoop) or loop.index in parallel:
             return (loop,)
         known = {op.result for op in loop.body if isinstance(op, Whole)}
         inside = {*bound(loop), *(v for op in loop.body for v in results_of(op))} - known

@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops import ForEach, ForTiles, Reduce, ReduceBlocks, Whole, Yield
+from wsdsl.ir.ops import DimLoop, ForTiles, Reduce, ReduceBlocks, Whole, Yield
 from wsdsl.ir.rewriter import definitions, replace_operands, retype, with_regions, yielded
 from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.lowering.axes import axes_of, output_nest
@@ -69,7 +69,7 @@ def _around(region: Region, index: Value, last: Value) -> Region:
     """A loop over the tiles of a cluster's CTAs around what the output's `last` loop runs."""
     kept: list[Op] = []
     for op in region:
-        if isinstance(op, (ForTiles, ForEach)) and op.index == last:
+        if isinstance(op, DimLoop) and op.index == last:
             inner = ForTiles(index=index, body=op.body, loc=op.loc)
             kept.append(with_fields(op, body=(inner, Yield())))
         else:

@@ -165,7 +165,7 @@ class _Loops:
 
     def range(
         self,
-        op: ops.ForTiles | ops.ForEach,
+        op: ops.DimLoop,
         index: Value,
         bounds: tuple[Value | None, Value],
         step: int | Value,

@@ -40,7 +40,7 @@ from wsdsl.lowering.epilogue_operands import subtile_offsets
 from wsdsl.lowering.footprint import tile_bytes
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
 from wsdsl.lowering.raster import declared_in
-from wsdsl.lowering.ring_uses import Located, RingUses, located
+from wsdsl.lowering.ring_uses import RingUses, located
 from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scale_factors
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
 from wsdsl.lowering.slot_writes import clears
@@ -256,7 +256,7 @@ class _Rings(RingUses):
                 read, written = self.slot_tiles[op.value], self.place_of(op.slot, op.field)
                 where = self.place_of(read.slot, read.field), self.box_of(read), written
                 store_scale_factors(b, op, *where, self.starts, dict(self.kernel.sizes))
-            case _ if isinstance(op, Located):
+            case _ if isinstance(op, ops.InField):
                 b.add(self.locate(op))
             case ops.ProducerCommit() if self.stores_scales:
                 hand_over_scales(b, *self.place_of(op.slot)[:2], self.leader)
@@ -346,7 +346,7 @@ class _Rings(RingUses):
         assert held.state is not None
         return ring, held.state, ring.offsets[held.layout][field]
 
-    def locate(self, op: Located) -> Op:
+    def locate(self, op: ops.InField) -> Op:
         slot = self.slots[op.slot]
 
         def swizzle() -> str:
@@ -355,6 +355,6 @@ class _Rings(RingUses):
 
         return located(op, slot, self.rings[slot.ring], self.box_of(op), swizzle)
 
-    def box_of(self, op: Located) -> tuple[int, ...]:
+    def box_of(self, op: ops.InField) -> tuple[int, ...]:
         slot = self.slots[op.slot]
         return self.boxes.get((slot.ring, slot.layout, op.field), ())

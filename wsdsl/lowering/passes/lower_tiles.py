@@ -60,15 +60,6 @@ from wsdsl.lowering.tcgen05_partition import TensorProducts
 from wsdsl.lowering.tmem_loop import TensorReads
 from wsdsl.lowering.zero_padding import tiles_of_zeros
 
-# What `_Lowering.op` has an arm for.
-NAMED = frozenset((
-    ops.ClusterReduce, MbarrierArrive, ops.AxisAt, ops.Block, ops.CommitProducts, ops.Contract,
-    Elect, ops.ElementsInShared, ops.End, ops.ClusterAllgather, ForRange, ops.If, ops.Load,
-    ops.Lookup, ops.Map, ops.Materialize, ops.RenameAxes, ops.Store, ops.StoreInShared,
-    ops.StoreInTensor, ops.SubtilesInShared, ops.SumInTensor, ops.SumToTensor, ops.TileInShared,
-    ops.ValuesInShared, ops.Whole,
-))  # fmt: skip
-
 
 def lower_tiles(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
@@ -145,10 +136,7 @@ class _Lowering:
         known = {id(pieces) for pieces in self.env.values()}
         for op in region:
             self.builder.loc = op.loc
-            if type(op) in NAMED:
-                self.op(op)
-            else:
-                self.plain(op)
+            self.op(op)
         for parts in self.parts:
             parts.finish()
         self.parts = outer

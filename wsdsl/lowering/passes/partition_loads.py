@@ -60,7 +60,7 @@ import dataclasses
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Region, Value
-from wsdsl.ir.ops import ForEach, ForTiles, ForWork, Partition, Pipeline, with_tails
+from wsdsl.ir.ops import DimLoop, ForTiles, ForWork, Partition, Pipeline, with_tails
 from wsdsl.ir.plan import Plan
 from wsdsl.ir.rewriter import Namer, copy_region
 from wsdsl.ir.types import Axis, Ring
@@ -173,7 +173,7 @@ def _work(kernel: Kernel, side: Region) -> ForWork:
     )
 
 
-def _name(loop: ForTiles | ForEach) -> str:
+def _name(loop: DimLoop) -> str:
     return loop.index.type.name if isinstance(loop.index.type, Axis) else loop.index.name
 
 

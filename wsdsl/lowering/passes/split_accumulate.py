@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops import Constant, Contract, ForEach, ForTiles, Full, Map
+from wsdsl.ir.ops import Constant, Contract, DimLoop, Full, Map
 from wsdsl.ir.rewriter import Namer, uses, with_regions
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.tensor_chains import staying
@@ -48,7 +48,7 @@ class _Apart:
             match op:
                 case Contract():
                     made += self.product(op)
-                case ForTiles() | ForEach():
+                case DimLoop():
                     made += self.loop(op)
                 case _:
                     made.append(with_regions(op, self.region))
@@ -68,7 +68,7 @@ class _Apart:
     def keep(self, value: Value) -> None:
         self.ready |= {value} if self.counts[value] == 1 else set()
 
-    def loop(self, op: ForTiles | ForEach) -> list[Op]:
+    def loop(self, op: DimLoop) -> list[Op]:
         before, behind = list[Op](), list[Op]()
         init, result = list(op.init), list(op.result)
         for n in staying(op, self.counts):
