@@ -11,6 +11,7 @@ from wsdsl.codegen import value_registers as h
 from wsdsl.codegen.wgmma_group import Group
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.op import Makers, Op, Region, Value
+from wsdsl.ir.types import Tile
 
 HeldT = TypeVar("HeldT")
 
@@ -132,6 +133,22 @@ class Context:
             return h.Registers(held.dtype, *h.Shape(1, 1), (held.text,))
         assert isinstance(held, h.Registers), value
         return held
+
+    def define(self, result: Value, registers: h.Registers) -> None:
+        """Define a result; a fragment of one element is a scalar."""
+        is_scalar = isinstance(result.type, Tile)
+        dtype, texts = registers.dtype, registers.texts
+        self.held[result] = h.Scalar(texts[0], dtype) if is_scalar else registers
+
+    def one_thread(self, pred: str | None = None) -> str | None:
+        """The predicate of an op that one thread of the warpgroup, or of the CTA outside of
+        partitions, executes where `pred` holds.
+        """
+        if self.place.elected:
+            return pred
+        w, threads = self.w, self.threads
+        one = threads.first_thread if self.place.inside else w.compare("eq", threads.tid, 0)
+        return one if pred is None else w.binary("and", "i1", one, pred)
 
     def own_warpgroup(self) -> str:
         """Of the partition."""

@@ -10,8 +10,8 @@ from wsdsl.codegen import nvvm
 from wsdsl.codegen.emission_context import Context, Threads
 from wsdsl.codegen.fragment_registers import from_floats
 from wsdsl.codegen.launch_signature import signature
-from wsdsl.codegen.ops.dispatch_table import convert_region
-from wsdsl.codegen.ops.register_operands import made_before_fences
+from wsdsl.codegen.ops.wgmma import made_before_fences
+from wsdsl.codegen.region import convert_region
 from wsdsl.codegen.value_registers import Held, Pointer, Scalar, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError

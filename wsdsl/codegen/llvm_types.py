@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsdsl.codegen.value_registers import Held, Registers, Scalar, Shape, StateAt
+from wsdsl.codegen.value_registers import (
+    Held,
+    Registers,
+    Scalar,
+    Shape,
+    StateAt,
+)
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import types as t
 from wsdsl.ir.printer import IR_HINT
@@ -89,3 +95,13 @@ def rebuild(type: t.Type, texts: Sequence[str]) -> Held:
             return Registers(type.dtype, *shape_of(type), tuple(texts))
         case _:
             return StateAt(texts[0], texts[1])
+
+
+def dtype_and_shape(type: t.Type) -> tuple[t.DType, Shape]:
+    match type:
+        case t.Tile(dtype, ()):
+            return dtype, Shape(1, 1)
+        case t.Fragment(dtype):
+            return dtype, shape_of(type)
+        case _:
+            raise CompileError(f"WS0606 {type} is not a scalar or a fragment", hint=IR_HINT)

@@ -163,3 +163,15 @@ class Pointer:
 
 
 Held = Scalar | Registers | StateAt | SharedAt | ColumnsAt | Descriptor | Pointer
+
+
+def nonnegative(held: Held) -> bool:
+    match held:
+        case Scalar():
+            return held.nonnegative or held.dtype.kind == "uint"
+        case Registers(affine=Affine() as affine):
+            return affine.nonnegative
+        case Registers():
+            return held.dtype.kind == "uint"
+        case _:
+            return False

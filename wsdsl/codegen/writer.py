@@ -182,3 +182,23 @@ class Writer:
         at, name = phi
         shown = ", ".join(f"[ {value}, %{block} ]" for value, block in sources)
         self.lines[at] = f"  {name} = phi {type} {shown}"
+
+    @contextmanager
+    def counted_loop(self, name: str, start: str, stop: str | int, step: int) -> Generator[str]:
+        """A loop that ptxas does not unroll, since the loads of several iterations in flight would
+        need as many times the registers; yields the index. A number as `stop` exceeds `start`.
+        """
+        body, end = self.name(f"{name}_turn"), self.name(f"{name}_end")
+        before = self.block
+        if isinstance(stop, int):
+            self.jump(body)
+        else:
+            self.branch(self.compare("slt", start, stop), body, end)
+        self.begin(body)
+        phi = self.phis(["i32"])[0]
+        self.asm(".pragma \\22nounroll\\22;")
+        yield phi[1]
+        following = self.value(f"add nuw nsw i32 {phi[1]}, {step}")
+        self.fill(phi, "i32", [(start, before), (following, self.block)])
+        self.branch(self.compare("slt", following, stop), body, end)
+        self.begin(end)

@@ -12,7 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field
 from functools import cache, wraps
+from importlib import import_module
 from operator import attrgetter, is_
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform
 
@@ -230,12 +232,17 @@ def in_family(name: str) -> tuple[type[Op], ...]:
 
 
 def by_op(*modules: ModuleType, prefix: str = "") -> dict[type[Op], Any]:
-    """Return the function of each SCHEDULED op that one of the modules defines, by its name: that
-    of the op in the IR after a prefix.
+    """Return the function of each SCHEDULED op that one of the modules, or of the files of a
+    package, defines, by its name: a prefix, and the op's name in IR text.
     """
     names = {prefix + op_name(cls): cls for cls in THREADS}
-    own = ((m.__name__, *item) for m in modules for item in vars(m).items() if item[0] in names)
-    return {names[name]: f for module, name, f in own if getattr(f, "__module__", "") == module}
+    found = dict[type[Op], Any]()
+    for module in modules:
+        files = iter_modules(getattr(module, "__path__", ()))
+        for m in (module, *(import_module(f"{module.__name__}.{file.name}") for file in files)):
+            own = (item for item in vars(m).items() if item[0] in names)
+            found |= {names[n]: f for n, f in own if getattr(f, "__module__", "") == m.__name__}
+    return found
 
 
 def effects(cls: type[Op]) -> bool:

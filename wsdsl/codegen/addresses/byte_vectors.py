@@ -13,8 +13,7 @@ from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses.gmem_addresses import Addresses
 from wsdsl.codegen.arithmetic.byte_maps import of_words
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.llvm_types import num_elements
-from wsdsl.codegen.ops.map import dtype_and_shape
+from wsdsl.codegen.llvm_types import dtype_and_shape, num_elements
 from wsdsl.codegen.value_registers import Registers
 from wsdsl.ir.ops import LoadGlobal
 from wsdsl.ir.types import ACCUMULATOR, Fragment

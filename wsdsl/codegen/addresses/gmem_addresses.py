@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, resized, source_element
 from wsdsl.codegen.inline_ptx import Global
-from wsdsl.codegen.ops.map import nonnegative
-from wsdsl.codegen.value_registers import Affine, Held, Registers, Scalar, Shape
+from wsdsl.codegen.value_registers import Affine, Held, Registers, Scalar, Shape, nonnegative
 from wsdsl.ir.types import DTYPES, I32, Value
 
 Key = tuple[int, str, int]

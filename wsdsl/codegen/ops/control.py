@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Sequence, Set
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence, Set
+from contextlib import ExitStack
 from itertools import accumulate
 
 from wsdsl.codegen import nvvm
@@ -13,11 +13,8 @@ from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import texts_of
 from wsdsl.codegen.llvm_types import in_words, llvm_types, not_carried, rebuild, shape_of
 from wsdsl.codegen.value_registers import Held, Registers, Scalar, StateAt
-from wsdsl.codegen.writer import Writer
-from wsdsl.diagnostics import CompileError
-from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import Elect, ForRange, If, Partition, by_warpgroup
-from wsdsl.ir.printer import IR_HINT
+from wsdsl.ir.op import Value
+from wsdsl.ir.ops import Elect, ForRange, If, Yield
 from wsdsl.ir.types import Fragment
 
 
@@ -127,27 +124,6 @@ def _alike(values: Sequence[Value], texts: Sequence[str], may: Sequence[bool]) -
     return found
 
 
-@contextmanager
-def counted_loop(w: Writer, name: str, start: str, stop: str | int, step: int) -> Generator[str]:
-    """A loop that ptxas does not unroll, which would keep the loads of several turns under way with
-    as many times the registers; gives the index. A number as `stop` is more than `start`.
-    """
-    body, over = w.name(f"{name}_turn"), w.name(f"{name}_end")
-    before = w.block
-    if isinstance(stop, int):
-        w.jump(body)
-    else:
-        w.branch(w.compare("slt", start, stop), body, over)
-    w.begin(body)
-    phi = w.phis(["i32"])[0]
-    w.asm(".pragma \\22nounroll\\22;")
-    yield phi[1]
-    following = w.value(f"add nuw nsw i32 {phi[1]}, {step}")
-    w.fill(phi, "i32", [(start, before), (following, w.block)])
-    w.branch(w.compare("slt", following, stop), body, over)
-    w.begin(over)
-
-
 def convert_if(c: Context, op: If) -> None:
     w = c.w
     then, orelse, end = w.name("then"), w.name("else"), w.name("if_end")
@@ -186,44 +162,5 @@ def convert_elect(c: Context, op: Elect) -> None:
         c.convert(c, op.body)
 
 
-def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:
-    """One chain of ifs on the warpgroup's index; the last partition takes all that are left."""
-    w = c.w
-    join = w.name("join")
-    first = 0
-    together = by_warpgroup(ops)
-    for i, sharing in enumerate(together):
-        op = sharing[0]
-        if c.place.inside:
-            raise CompileError("WS0602 a partition is within a partition", op.loc, IR_HINT)
-        label = w.name(f"{op.role}_partition")
-        if i + 1 < len(together):
-            following = w.name("other_partitions")
-            own = w.compare("ult", c.threads.warpgroup, first + op.num_warpgroups)
-            w.branch(own, label, following, likely=True)
-        else:
-            following = join
-            w.jump(label)
-        w.begin(label)
-        # Warps other than the one elected pass over a body, so that these run side by side.
-        for warp, one in enumerate(sharing):
-            with c.at(first_warpgroup=first, warp=warp):
-                c.convert(c, one.body)
-        w.jump(join)
-        w.begin(following)
-        first += op.num_warpgroups
-
-
-def group_partitions(region: Sequence[Op]) -> list[Op | list[Partition]]:
-    """The ops of a region, neighbouring partitions together."""
-    grouped: list[Op | list[Partition]] = []
-    for op in region:
-        if isinstance(op, Partition):
-            last = grouped[-1] if grouped else None
-            if isinstance(last, list):
-                last.append(op)
-            else:
-                grouped.append([op])
-        else:
-            grouped.append(op)
-    return grouped
+def convert_yield(c: Context, op: Yield) -> None:
+    """The op that has the region reads the values."""

@@ -15,13 +15,12 @@ from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.addresses.gmem_addresses import wide
 from wsdsl.codegen.addresses.vector_access import seldom
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS, to_bits
+from wsdsl.codegen.arithmetic.casts import cast
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import broadcast_shape, elements, source_element
 from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.codegen.llvm_types import num_elements
-from wsdsl.codegen.ops.cast import cast
-from wsdsl.codegen.ops.control import counted_loop
-from wsdsl.codegen.ops.gmem import GlobalStore, checked_value
+from wsdsl.codegen.ops.gmem_store import GlobalStore, checked_value
 from wsdsl.codegen.ops.reduction import tree
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.codegen.writer import Writer
@@ -38,7 +37,7 @@ def convert_clear_bins(c: Context, op: ClearBins) -> None:
     thread = w.binary("and", "i32", c.threads.tid, THREADS - 1)
     own = w.add(begin, w.multiply(thread, VECTOR))
     words = [str(nothing(op.tensor.as_tensor.dtype))] * (VECTOR // WORD)
-    with counted_loop(w, "counters", own, end, THREADS * VECTOR) as place:
+    with w.counted_loop("counters", own, end, THREADS * VECTOR) as place:
         at = At(w.add(c.item(shared, "0"), place), shared.offset)
         inline_ptx.store_shared(w, at, 32, words)
 
@@ -81,7 +80,7 @@ def convert_store_bins(c: Context, op: StoreBins) -> None:
     begin, end = _share(c, math.prod(op.extents), op.by, WARP)
     groups = w.binary("lshr", "i32", w.add(w.binary("sub", "i32", end, begin), WARP - 1), 5)
     cta, lane = nvvm.special_register(w, "ctaid.x"), c.threads.lane
-    with counted_loop(w, "counters", c.threads.warp, groups, WARPS) as turn:
+    with w.counted_loop("counters", c.threads.warp, groups, WARPS) as turn:
         # CTAs that end together begin with other lines, which L2 then adds to at the same time.
         turned = w.binary("urem", "i32", w.add(turn, cta), groups)
         own = w.add(w.add(begin, w.multiply(turned, WARP)), lane)

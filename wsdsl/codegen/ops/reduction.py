@@ -9,15 +9,15 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen.addresses.smem_addresses import item_at
+from wsdsl.codegen.arithmetic.casts import cast
 from wsdsl.codegen.arithmetic.float_functions import F
 from wsdsl.codegen.arithmetic.literals import f32_literal
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import column_offset, first_row, from_floats, row_offset
 from wsdsl.codegen.inline_ptx import At
-from wsdsl.codegen.ops.block_reduction import in_32_bits, join_of, reduce_blocks, wide_integer
-from wsdsl.codegen.ops.cast import cast
-from wsdsl.codegen.ops.map import define, dtype_and_shape
-from wsdsl.codegen.ops.mbarrier import item_at
+from wsdsl.codegen.llvm_types import dtype_and_shape
+from wsdsl.codegen.ops.reduction_blocks import in_32_bits, join_of, reduce_blocks, wide_integer
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.ops import MmaSync, ReduceColumns, ReducePartials, StorePartials
@@ -228,6 +228,6 @@ def tree(held: list[str], join: Callable[[str, str], str]) -> str:
 def _define(c: Context, result: Value, dtype: DType, results: list[str]) -> None:
     shape = dtype_and_shape(result.type)[1]
     if dtype.is_float:
-        define(c, result, from_floats(c.w, dtype, shape, results))
+        c.define(result, from_floats(c.w, dtype, shape, results))
     else:
-        define(c, result, cast(c.w, Registers(wide_integer(dtype), *shape, tuple(results)), dtype))
+        c.define(result, cast(c.w, Registers(wide_integer(dtype), *shape, tuple(results)), dtype))

@@ -9,41 +9,26 @@ an exclusive-or with a constant (along a line) or a constant offset (across 8 li
 from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS, item_place, swizzled, warp_place
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, join_bytes, texts_of
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.llvm_types import is_packed, scalar_type
-from wsdsl.codegen.ops.control import counted_loop
-from wsdsl.codegen.value_registers import Registers, Scalar, SharedAt
+from wsdsl.codegen.ops import (
+    mbarrier,
+)
+from wsdsl.codegen.value_registers import Registers, SharedAt
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.ops import ClearPanels, StoreShared
 from wsdsl.ir.printer import IR_HINT
-from wsdsl.ir.types import DTYPES, THREADS
+from wsdsl.ir.types import DTYPES, THREADS, Shared
 from wsdsl.record import record
 
 PIECE = 16
 """Bytes that a thread clears at a time."""
-SWIZZLE_BITS = {"128B": 0x70, "64B": 0x30, "32B": 0x10, "none": 0}
-
-
-def item_place(c: Context, shared: SharedAt, item: Scalar) -> At:
-    """Items whose numbers differ by constants have one register for their addresses."""
-    if isinstance(item.known, int):
-        origin, number = "0", item.known
-    elif item.origin is not None:
-        origin, number = item.origin.text, item.offset
-    else:
-        origin, number = item.text, 0
-    return At(c.item(shared, origin), shared.offset + number * shared.bytes)
-
-
-def warp_place(c: Context, shared: SharedAt, item: Scalar, apart: int = 0) -> At:
-    """The executing warp's part of an item: they are so many bytes apart, or a quarter of it."""
-    place = item_place(c, shared, item)
-    own = c.w.multiply(c.threads.warp, apart or shared.bytes // 4)
-    return At(c.w.add(place.base, own), place.offset)
 
 
 def convert_store_shared(c: Context, op: StoreShared) -> None:
@@ -107,12 +92,6 @@ class _Panel:
         if self.swizzle == "none":
             return At(own, offset + byte)
         return At(w.binary("xor", "i32", own, byte) if byte else own, offset)
-
-
-def swizzled(w: Writer, line_start: str, byte: str, swizzle: str) -> str:
-    """line_start + byte with the bits of byte exchanged; line_start is a multiple of the span."""
-    bits = w.binary("and", "i32", w.binary("lshr", "i32", line_start, 3), SWIZZLE_BITS[swizzle])
-    return w.add(line_start, w.binary("xor", "i32", byte, bits))
 
 
 def packed_pairs(w: Writer, value: Registers) -> tuple[str, ...]:
@@ -201,7 +180,7 @@ def convert_clear_panels(c: Context, op: ClearPanels) -> None:
     base = w.add(c.item(shared, c.state(op.state).stage), shared.offset + op.offset)
     bytes = op.rows * op.columns * DTYPES[op.dtype].bytes
     own = w.multiply(w.binary("and", "i32", c.threads.tid, THREADS - 1), PIECE)
-    with counted_loop(w, "clear", "0", bytes, THREADS * PIECE) as start:
+    with w.counted_loop("clear", "0", bytes, THREADS * PIECE) as start:
         place = w.add(own, start)
         with w.where(w.compare("slt", place, bytes)):
             _clear(c, op, At(w.add(base, place)), place)
@@ -232,3 +211,8 @@ def _is_outside(c: Context, op: ClearPanels, at: str, num: int) -> str:
     w, begin, end = c.w, c.scalar(op.begin).text, c.scalar(op.end).text
     before, behind = w.compare("slt", at, begin), w.compare("sgt", w.add(at, num), end)
     return w.binary("or", "i1", before, behind)
+
+
+def convert_allocate_shared(c: Context, op: ops.AllocateShared) -> None:
+    kind = op.result.type_as(Shared)
+    c.held[op.result] = SharedAt(mbarrier.placed(op), kind.bytes, kind.num, op.label)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen.addresses.smem_addresses import swizzled
 from wsdsl.codegen.arithmetic.bits import bools_of, from_bits, gathered
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import from_elements, texts_of
 from wsdsl.codegen.inline_ptx import At
-from wsdsl.codegen.llvm_types import is_packed
-from wsdsl.codegen.ops.map import define, dtype_and_shape
-from wsdsl.codegen.ops.smem import swizzled
+from wsdsl.codegen.llvm_types import dtype_and_shape, is_packed
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
@@ -180,4 +179,4 @@ def convert_load_shared(c: Context, op: LoadShared) -> None:
     else:
         places = [At(w.add(item, w.multiply(x, step)), first) for x in texts_of(w, index)]
     texts = [from_bits(w, inline_ptx.load_shared(w, at, dtype.bits), dtype) for at in places]
-    define(c, op.result, from_elements(w, dtype, shape, texts))
+    c.define(op.result, from_elements(w, dtype, shape, texts))

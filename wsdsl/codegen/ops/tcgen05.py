@@ -9,10 +9,10 @@ from __future__ import annotations
 from itertools import islice, product
 
 from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.addresses.smem_addresses import item_at, placed
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import At, operands
 from wsdsl.codegen.llvm_types import register_type
-from wsdsl.codegen.ops.mbarrier import item_at, placed
 from wsdsl.codegen.ops.wgmma import check_descriptor
 from wsdsl.codegen.value_registers import ColumnsAt, Descriptor, Registers, SharedAt
 from wsdsl.codegen.writer import Operand
@@ -252,3 +252,7 @@ def _kept(c: Context, valid: str, word: int) -> str:
 def convert_tcgen05_fence(c: Context, op: ops.Tcgen05Fence) -> None:
     order = "after" if op.after else "before"
     c.w.asm(f"tcgen05.fence::{order}_thread_sync;")
+
+
+def convert_tcgen05_wait_st(c: Context, _: ops.Tcgen05WaitSt) -> None:
+    c.w.asm("tcgen05.wait::st.sync.aligned;")

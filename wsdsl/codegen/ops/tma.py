@@ -8,16 +8,13 @@ import math
 from collections.abc import Sequence
 
 from wsdsl.codegen import inline_ptx
-from wsdsl.codegen.addresses.thread_box import TensorBox
+from wsdsl.codegen.addresses.smem_addresses import item_at, warp_place
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import At
-from wsdsl.codegen.ops.mbarrier import item_at
-from wsdsl.codegen.ops.smem import warp_place
-from wsdsl.ir.hardware.gmem import L2_LINE
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
-from wsdsl.ir.ops import MakeTensorMap, PrefetchBox, PrefetchTile, TmaLoad, TmaStore
-from wsdsl.ir.types import THREADS
+from wsdsl.ir.ops import MakeTensorMap, PrefetchBox, TmaLoad, TmaStore
 
 
 def convert_tma_load(c: Context, op: TmaLoad) -> None:
@@ -56,25 +53,6 @@ def _box(c: Context, op: TmaLoad | PrefetchBox) -> tuple[str, list[str]]:
     return map.text, coordinates
 
 
-def convert_prefetch_tile(c: Context, op: PrefetchTile) -> None:
-    w, coordinates = c.w, tuple(c.scalar(v).text for v in op.coordinates)
-    box = TensorBox(c, op.tensor, coordinates, op.row_dim)
-    per_row = -(-op.columns * box.dtype.bytes // L2_LINE)
-    own = w.binary("and", "i32", c.threads.tid, THREADS - 1)
-    for first in range(0, op.rows * per_row, THREADS):
-        place = w.add(own, first)
-        row = w.binary("udiv", "i32", place, per_row)
-        along = w.multiply(w.binary("urem", "i32", place, per_row), L2_LINE // box.dtype.bytes)
-        pointer, left, rows = box.at(row, along)
-        there = w.compare("sgt", left, 0)
-        if rows is not None:
-            there = w.binary("and", "i1", there, w.compare("sgt", rows, 0))
-        if first + THREADS > op.rows * per_row:
-            last = w.compare("slt", place, op.rows * per_row)
-            there = w.binary("and", "i1", there, last)
-        inline_ptx.prefetch_global(w, pointer, there)
-
-
 def convert_tma_store(c: Context, op: TmaStore) -> None:
     source = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
     coordinates, map = [c.scalar(x).text for x in op.coordinates], c.pointer(op.map)
@@ -107,3 +85,19 @@ def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]
         pred = w.binary("and", "i1", c.threads.first_lane, w.compare("slt", line, end))
         part = At(source.base, source.offset + n * size)
         inline_ptx.tma_store(w, map.text, place[::-1], part, pred, op.accumulate)
+
+
+def convert_make_tensor_map(c: Context, op: MakeTensorMap) -> None:
+    c.held[op.result] = next(c.maps)
+
+
+def convert_tma_store_commit(c: Context, _: ops.TmaStoreCommit) -> None:
+    inline_ptx.tma_store_commit(c.w, c.threads.first_lane)
+
+
+def convert_tma_store_wait(c: Context, op: ops.TmaStoreWait) -> None:
+    inline_ptx.tma_store_wait(c.w, op.pending, op.read, c.threads.first_lane)
+
+
+def convert_prefetch_tensor_map(c: Context, op: ops.PrefetchTensorMap) -> None:
+    inline_ptx.prefetch_tensor_map(c.w, c.pointer(op.map).text)

@@ -8,7 +8,6 @@ from wsdsl.codegen import nvvm, wgmma_ptx
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import texts_of
 from wsdsl.codegen.llvm_types import num_registers, register_type, shape_of
-from wsdsl.codegen.ops.register_operands import pin_operands
 from wsdsl.codegen.value_registers import Descriptor, Registers
 from wsdsl.codegen.wgmma_group import Group
 from wsdsl.diagnostics import CompileError
@@ -16,8 +15,9 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.smem_descriptors import START_MASK, layout_of
 from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.hardware.wgmma_shapes import k_step, sum_of
-from wsdsl.ir.op import Op
+from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.op_fields import op_name
+from wsdsl.ir.ops import Wgmma, WgmmaFence, registers_of
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
 
@@ -137,3 +137,28 @@ def convert_zero_unless(c: Context, op: ops.ZeroUnless) -> None:
     else:
         texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
     c.held[op.result] = Registers(x.dtype, *x.shape, texts)
+
+
+def made_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
+    """By the id of a fence (all fences are equal): what the products after it read."""
+    made = kernel.definers
+    found: dict[int, dict[Value, None]] = {}
+    fence: WgmmaFence | None = None
+    for op in kernel.of(WgmmaFence, Wgmma):
+        if isinstance(op, WgmmaFence):
+            fence = op
+        elif isinstance(op.a.type, Fragment) and fence is not None:
+            found.setdefault(id(fence), {}).update(dict.fromkeys(registers_of(op.a, made)))
+    return {key: tuple(values) for key, values in found.items()}
+
+
+def pin_operands(c: Context, op: WgmmaFence) -> None:
+    """The same registers go on from here: a copy would escape the wait that keeps them."""
+    values = [v for v in c.before_fences.get(id(op), ()) if v in c.held]
+    texts = [x for v in values for x in texts_of(c.w, c.registers(v))]
+    if texts:
+        wgmma_ptx.pin(c.w, texts)
+
+
+def convert_as_accumulator(c: Context, op: ops.AsAccumulator) -> None:
+    c.held[op.result] = c.registers(op.x)

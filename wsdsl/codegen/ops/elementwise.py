@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
-from wsdsl.codegen.addresses.lane_indices import divided
+from wsdsl.codegen.addresses.affine_indices import affine_map, index_comparison
 from wsdsl.codegen.arithmetic.approximate_functions import relaxed
 from wsdsl.codegen.arithmetic.byte_maps import byte_maps
+from wsdsl.codegen.arithmetic.casts import cast, int_to_float
 from wsdsl.codegen.arithmetic.float_functions import UNARY, F, power, remainder
 from wsdsl.codegen.arithmetic.integer_functions import integer_binary, integer_unary, unsupported
 from wsdsl.codegen.arithmetic.literals import literal
@@ -21,29 +23,26 @@ from wsdsl.codegen.fragment_registers import (
     multiple_of,
     source_element,
 )
-from wsdsl.codegen.llvm_types import num_elements, num_registers, scalar_type, shape_of
-from wsdsl.codegen.value_registers import Affine, Held, Registers, Scalar, Shape
+from wsdsl.codegen.llvm_types import (
+    dtype_and_shape,
+    is_packed,
+    num_elements,
+    num_registers,
+    scalar_type,
+)
+from wsdsl.codegen.value_registers import (
+    Anew,
+    Held,
+    Registers,
+    Scalar,
+    Shape,
+    nonnegative,
+)
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.hardware.gmem import MAX_SIZE
-from wsdsl.ir.ops import BYTE_OF_WORDS, COMPARISONS, Constant, Full, Map
+from wsdsl.ir.ops import BYTE_OF_WORDS, COMPARISONS, Bitcast, Cast, Constant, DimSize, Full, Map
 from wsdsl.ir.printer import IR_HINT
-from wsdsl.ir.types import ACCUMULATOR, DTYPES, F32, DType, Fragment, Tile, Type, Value
-
-
-def dtype_and_shape(type: Type) -> tuple[DType, Shape]:
-    match type:
-        case Tile(dtype, ()):
-            return dtype, Shape(1, 1)
-        case Fragment(dtype):
-            return dtype, shape_of(type)
-        case _:
-            raise CompileError(f"WS0606 {type} is not a scalar or a fragment", hint=IR_HINT)
-
-
-def define(c: Context, result: Value, held: Registers) -> None:
-    """A fragment of one element is a scalar."""
-    c.held[result] = Scalar(held.texts[0], held.dtype) if isinstance(result.type, Tile) else held
+from wsdsl.ir.types import F32, DType, Tile
 
 
 def convert_constant(c: Context, op: Constant) -> None:
@@ -60,7 +59,7 @@ def convert_full(c: Context, op: Full) -> None:
         one = from_elements(c.w, dtype, Shape(1, 8), [text, text])
         c.held[op.result] = Registers(dtype, *shape, one.texts * (count // 2))
     else:
-        define(c, op.result, Registers(dtype, *shape, (text,) * count))
+        c.define(op.result, Registers(dtype, *shape, (text,) * count))
 
 
 def convert_map(c: Context, op: Map) -> None:
@@ -68,8 +67,8 @@ def convert_map(c: Context, op: Map) -> None:
         return
     dtype, shape = dtype_and_shape(op.result.type)
     found = (
-        _affine(c, op, shape)
-        or _below(c, op, shape)
+        affine_map(c, op, shape)
+        or index_comparison(c, op, shape)
         or paired(c, op, dtype, shape)
         or byte_maps(c, op, dtype, shape)
     )
@@ -106,7 +105,7 @@ def convert_map(c: Context, op: Map) -> None:
     else:
         message = f"WS0607 `{op.fn}` of {operand} operands cannot give {dtype} elements"
         raise CompileError(message, op.loc, IR_HINT)
-    define(c, op.result, held)
+    c.define(op.result, held)
     if isinstance(op.result.type, Tile) and dtype.is_integer:
         c.held[op.result] = _integer(op, held.texts[0], dtype, [c.held[a] for a in op.args])
 
@@ -145,29 +144,6 @@ def _multiple(fn: str, args: list[Held]) -> int:
     return math.gcd(*own) or 1 if fn in ("add", "sub", "min", "max") else 1
 
 
-def _below(c: Context, op: Map, shape: Shape) -> Registers | None:
-    """Which indices are below a number: one answer for those between two multiples of what it and
-    their base are multiples of.
-    """
-    if op.fn != "lt" or shape.lanes == ACCUMULATOR or shape.rows == shape.columns == 1:
-        return None
-    a, b = (c.held[x] for x in op.args)
-    if not isinstance(a, Registers) or a.affine is None or not isinstance(b, Scalar):
-        return None
-    if a.shape != shape:
-        return None
-    unit = math.gcd(a.affine.unit, multiple_of(b)) or 1
-    left, made = c.w.binary("sub", "i32", b.text, a.affine.base), dict[int, str]()
-    if type(b.known) is int and (most := a.affine.most) is not None:
-        sure = (x for x in a.affine.offsets if most + x // unit * unit < b.known)
-        made = {offset // unit: "true" for offset in sure}
-    for offset in a.affine.offsets:
-        if offset // unit not in made:
-            made[offset // unit] = c.w.compare("sgt", left, offset // unit * unit)
-    texts = [made[offset // unit] for offset in a.affine.offsets]
-    return from_elements(c.w, DTYPES["bool"], shape, texts)
-
-
 def _shifted(fn: str, args: list[Held]) -> tuple[Scalar | None, int]:
     """What a sum with a constant differs from, and by how much."""
     if fn not in ("add", "sub") or len(args) != 2:
@@ -180,23 +156,6 @@ def _shifted(fn: str, args: list[Held]) -> tuple[Scalar | None, int]:
     if isinstance(b.known, bool) or a.dtype.name != "i32":
         return None, 0
     return a.origin or a, a.offset + (b.known if fn == "add" else -b.known)
-
-
-def int_to_float(w: Writer, dtype: DType, text: str) -> str:
-    kind = "sitofp" if dtype.kind == "int" else "uitofp"
-    return w.value(f"{kind} {scalar_type(dtype)} {text} to float")
-
-
-def nonnegative(held: Held) -> bool:
-    match held:
-        case Scalar():
-            return held.nonnegative or held.dtype.kind == "uint"
-        case Registers(affine=Affine() as affine):
-            return affine.nonnegative
-        case Registers():
-            return held.dtype.kind == "uint"
-        case _:
-            return False
 
 
 def _stays_nonnegative(op: Map, args: list[Held]) -> bool:
@@ -213,92 +172,6 @@ def _stays_nonnegative(op: Map, args: list[Held]) -> bool:
     return fn in ("add", "mul", "floordiv", "min", "shr", "or", "xor") and all(sure)
 
 
-def _affine(c: Context, op: Map, shape: Shape) -> Registers | None:
-    """Index fragments plus scalars, or times constants, stay one register and constants; by the
-    lanes quotients and remainders do.
-    """
-    if len(op.args) != 2 or shape.rows == shape.columns == 1:
-        return None
-    a, b = (c.held[x] for x in op.args)
-    if op.fn in ("floordiv", "mod"):
-        return _divided(c, op, a, b, shape)
-    if op.fn not in ("add", "sub", "mul"):
-        return None
-    if isinstance(a, Scalar) and isinstance(b, Registers) and op.fn != "sub":
-        a, b = b, a
-    if op.fn == "add" and isinstance(a, Registers) and isinstance(b, Registers):
-        return _sum_of_indices(c, op, a, b, shape)
-    if not (isinstance(a, Registers) and a.affine is not None and isinstance(b, Scalar)):
-        return None
-    if shape != a.shape:
-        return None
-    base, offsets = a.affine.base, a.affine.offsets
-    known = b.known if isinstance(b.known, int) else None
-    origin, moved, lanes = b.origin or b, b.offset, a.affine.lanes
-    if known is not None and op.fn != "mul":
-        moved = known if op.fn == "add" else -known
-        sure = a.affine.nonnegative and moved >= 0
-    elif op.fn == "mul":
-        if known is None:
-            return None
-        base, moved = c.w.multiply(base, known), 0
-        offsets = tuple(x * known for x in offsets)
-        sure = a.affine.nonnegative and known >= 0
-        lanes = lanes and lanes.times(known)
-    elif op.fn == "add":
-        base = c.w.add(base, origin.text)
-        sure = a.affine.nonnegative and origin.nonnegative and moved >= 0
-        lanes = lanes and lanes.moved(multiple_of(origin))
-    else:
-        base, moved, sure = c.w.binary("sub", "i32", base, b.text), 0, False
-        lanes = lanes and lanes.moved(multiple_of(b))
-    offsets = tuple(x + moved for x in offsets)
-    if op.wraps and max(map(abs, offsets)) > I32_MAX - MAX_SIZE:
-        return None  # Bounds are compared less the base, and sizes leave so much room.
-    lanes = None if op.wraps else lanes
-    most = lanes and lanes.most
-    affine = Affine(base, offsets, sure and not op.wraps, most, lanes=lanes)
-    return Registers(a.dtype, *shape, affine=affine)
-
-
-def _divided(c: Context, op: Map, a: Held, b: Held, shape: Shape) -> Registers | None:
-    if not (isinstance(a, Registers) and a.affine is not None and isinstance(b, Scalar)):
-        return None
-    affine, number = a.affine, b.known
-    if affine.lanes is None or type(number) is not int or shape != a.shape or op.wraps:
-        return None
-    found = divided(op.fn, number, affine.lanes, affine.offsets)
-    if found is None:
-        return None
-    lanes, offsets = found
-    first = c.w.add(affine.base, affine.offsets[0])
-    base = _function(c.w, op, a.dtype, [a, b])(first, b.text)
-    sure = (affine.nonnegative or op.fn == "mod") and min(offsets) >= 0
-    return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure, lanes.most, lanes=lanes))
-
-
-def _sum_of_indices(
-    c: Context, op: Map, a: Registers, b: Registers, shape: Shape
-) -> Registers | None:
-    """Such as one of rows and one of columns: where elements are that go on from row to row."""
-    if a.affine is None or b.affine is None:
-        return None
-    lanes = None
-    if a.affine.lanes and b.affine.lanes and not op.wraps:
-        lanes = a.affine.lanes.plus(b.affine.lanes)
-    if a.shape == b.shape and lanes is None:
-        return None
-    offsets = tuple(
-        sum(x.affine.offsets[source_element(e, shape, x.shape)] for x in (a, b) if x.affine)
-        for e in range(num_elements(*shape))
-    )
-    base = c.w.add(a.affine.base, b.affine.base)
-    sure = a.affine.nonnegative and b.affine.nonnegative and not op.wraps
-    most = lanes and lanes.most
-    return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure, most, lanes=lanes))
-
-
-I32_MAX = 2**31 - 1
 OF_BYTES = ("join", *BYTE_OF_WORDS)
 FLOAT_COMPARISONS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une", "ge": "oge", "gt": "ogt"}
 
@@ -331,3 +204,49 @@ def _function(w: Writer, op: Map, dtype: DType, args: list[Held]) -> Callable[..
     if op.fn not in binary:
         raise unsupported(op, dtype)
     return binary[op.fn]
+
+
+def convert_cast(c: Context, op: Cast) -> None:
+    dtype, _ = dtype_and_shape(op.result.type)
+    held = c.held[op.x]
+    if dtype == c.registers(op.x).dtype:
+        c.held[op.result] = held
+        return
+    c.define(op.result, cast(c.w, c.registers(op.x), dtype, op.saturate))
+    if isinstance(held, Scalar) and held.dtype.is_integer and dtype.bits == 32:
+        made = c.scalar(op.result)
+        sure = held.nonnegative or (held.dtype.kind == "uint" and held.dtype.bits < 32)
+        c.held[op.result] = Scalar(made.text, dtype, nonnegative=sure and dtype.is_integer)
+
+
+def _anew(c: Context, x: Registers) -> Registers:
+    """So that nobody takes what is converted from it for what was converted before, and keeps that
+    in twice the registers.
+    """
+    if x.dtype.name == "bf16":
+        return replace(x, anew=Anew(c.zero, x.anew.times + 1 if x.anew else 0))
+    zeros = c.w.binary("sub", "i32", "0", c.zero)
+    return replace(x, texts=tuple(c.w.binary("or", "i32", text, zeros) for text in x.texts))
+
+
+def convert_bitcast(c: Context, op: Bitcast) -> None:
+    x = c.registers(op.x)
+    dtype, shape = dtype_and_shape(op.result.type)
+    if dtype == x.dtype:
+        is_kept = dtype.bits == 16 and is_packed(dtype, x.columns)
+        c.held[op.result] = _anew(c, x) if is_kept else x
+        return
+    if dtype.bits != x.dtype.bits or "bool" in (dtype.name, x.dtype.name):
+        raise CompileError(f"WS0608 bitcast cannot convert {x.dtype} to {dtype}", op.loc, IR_HINT)
+    if is_packed(x.dtype, x.columns) and is_packed(dtype, x.columns):
+        c.held[op.result] = Registers(dtype, *shape, x.texts)
+        return
+    old, new = scalar_type(x.dtype), scalar_type(dtype)
+    texts = elements(c.w, x)
+    if old != new:
+        texts = [c.w.value(f"bitcast {old} {text} to {new}") for text in texts]
+    c.define(op.result, from_elements(c.w, dtype, shape, texts))
+
+
+def convert_dim_size(c: Context, op: DimSize) -> None:
+    c.held[op.result] = c.sizes[op.dim]

@@ -12,12 +12,11 @@ import math
 from functools import reduce
 
 from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS, warp_place
 from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import At, Global
-from wsdsl.codegen.ops.control import counted_loop
-from wsdsl.codegen.ops.smem import SWIZZLE_BITS, warp_place
 from wsdsl.ir.hardware.gmem import COPY_WORD
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.ops import ThreadStore
@@ -70,7 +69,7 @@ class _Store:
         if turns == 1:
             self.turn(bytes, abreast, each, "0")
             return
-        with counted_loop(w, "store", "0", turns, 1) as i:
+        with w.counted_loop("store", "0", turns, 1) as i:
             self.turn(bytes, abreast, each, w.multiply(i, each))
 
     def turn(self, bytes: int, abreast: int, lines: int, begin: str) -> None:

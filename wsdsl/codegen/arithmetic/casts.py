@@ -1,4 +1,4 @@
-"""`cast` and `bitcast`."""
+"""Conversions between dtypes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.arithmetic.byte_casts import bytes_to_half
 from wsdsl.codegen.arithmetic.byte_maps import bytes_of_nibbles
-from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import (
     as_floats,
     elements,
@@ -16,28 +15,11 @@ from wsdsl.codegen.fragment_registers import (
     resized,
 )
 from wsdsl.codegen.llvm_types import is_packed, scalar_type
-from wsdsl.codegen.ops.map import define, dtype_and_shape, int_to_float
-from wsdsl.codegen.value_registers import Anew, Raised, Registers, Scalar
+from wsdsl.codegen.value_registers import Raised, Registers
 from wsdsl.codegen.writer import Writer
-from wsdsl.diagnostics import CompileError
-from wsdsl.ir.ops import Bitcast, Cast
-from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import DTYPES, I32, DType
 
 I32_MAX = 2**31 - 1
-
-
-def convert_cast(c: Context, op: Cast) -> None:
-    dtype, _ = dtype_and_shape(op.result.type)
-    held = c.held[op.x]
-    if dtype == c.registers(op.x).dtype:
-        c.held[op.result] = held
-        return
-    define(c, op.result, cast(c.w, c.registers(op.x), dtype, op.saturate))
-    if isinstance(held, Scalar) and held.dtype.is_integer and dtype.bits == 32:
-        made = c.scalar(op.result)
-        sure = held.nonnegative or (held.dtype.kind == "uint" and held.dtype.bits < 32)
-        c.held[op.result] = Scalar(made.text, dtype, nonnegative=sure and dtype.is_integer)
 
 
 def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Registers:
@@ -96,30 +78,6 @@ def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
     return from_elements(w, dtype, shape, [resized(w, text, I32, dtype) for text in wide])
 
 
-def _anew(c: Context, x: Registers) -> Registers:
-    """So that nobody takes what is converted from it for what was converted before, and keeps that
-    in twice the registers.
-    """
-    if x.dtype.name == "bf16":
-        return replace(x, anew=Anew(c.zero, x.anew.times + 1 if x.anew else 0))
-    zeros = c.w.binary("sub", "i32", "0", c.zero)
-    return replace(x, texts=tuple(c.w.binary("or", "i32", text, zeros) for text in x.texts))
-
-
-def convert_bitcast(c: Context, op: Bitcast) -> None:
-    x = c.registers(op.x)
-    dtype, shape = dtype_and_shape(op.result.type)
-    if dtype == x.dtype:
-        is_kept = dtype.bits == 16 and is_packed(dtype, x.columns)
-        c.held[op.result] = _anew(c, x) if is_kept else x
-        return
-    if dtype.bits != x.dtype.bits or "bool" in (dtype.name, x.dtype.name):
-        raise CompileError(f"WS0608 bitcast cannot convert {x.dtype} to {dtype}", op.loc, IR_HINT)
-    if is_packed(x.dtype, x.columns) and is_packed(dtype, x.columns):
-        c.held[op.result] = Registers(dtype, *shape, x.texts)
-        return
-    old, new = scalar_type(x.dtype), scalar_type(dtype)
-    texts = elements(c.w, x)
-    if old != new:
-        texts = [c.w.value(f"bitcast {old} {text} to {new}") for text in texts]
-    define(c, op.result, from_elements(c.w, dtype, shape, texts))
+def int_to_float(w: Writer, dtype: DType, text: str) -> str:
+    kind = "sitofp" if dtype.kind == "int" else "uitofp"
+    return w.value(f"{kind} {scalar_type(dtype)} {text} to float")

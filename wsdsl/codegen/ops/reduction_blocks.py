@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from wsdsl.codegen import nvvm
+from wsdsl.codegen.arithmetic.casts import cast
 from wsdsl.codegen.arithmetic.float_functions import F
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import (
@@ -17,8 +18,6 @@ from wsdsl.codegen.fragment_registers import (
     row_offset,
     texts_of,
 )
-from wsdsl.codegen.ops.cast import cast
-from wsdsl.codegen.ops.map import define
 from wsdsl.codegen.value_registers import Registers
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.ops import ReduceColumns, ScanColumns
@@ -55,10 +54,10 @@ def in_32_bits(w: Writer, x: Registers) -> tuple[list[str], str]:
 def define_from_32_bits(c: Context, result: Value, x: Registers, texts: list[str]) -> None:
     """A fragment like `x` of such elements."""
     if x.dtype.is_float:
-        define(c, result, from_floats(c.w, x.dtype, x.shape, texts))
+        c.define(result, from_floats(c.w, x.dtype, x.shape, texts))
     else:
         wide = Registers(wide_integer(x.dtype), *x.shape, tuple(texts))
-        define(c, result, cast(c.w, wide, x.dtype))
+        c.define(result, cast(c.w, wide, x.dtype))
 
 
 def wide_integer(dtype: DType) -> DType:

@@ -17,12 +17,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS
 from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.arithmetic.bits import joined
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import At, Global
-from wsdsl.codegen.ops.control import counted_loop
-from wsdsl.codegen.ops.smem import SWIZZLE_BITS
 from wsdsl.ir.hardware.gmem import COPY_WORD
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.ops import ThreadLoad
@@ -101,7 +100,7 @@ class _Copy:
         own = w.binary("and", "i32", self.c.threads.tid, THREADS - 1)
         first = w.add(w.binary("udiv", "i32", own, per_line), begin)
         along = w.binary("urem", "i32", own, per_line)
-        with counted_loop(w, "copy", "0", self.panels // beside * turns, 1) as i:
+        with w.counted_loop("copy", "0", self.panels // beside * turns, 1) as i:
             panel, turn = w.binary("udiv", "i32", i, turns), w.binary("urem", "i32", i, turns)
             line = w.add(first, w.multiply(turn, self.lines * below))
             place = _Place(line, w.multiply(panel, beside), along)

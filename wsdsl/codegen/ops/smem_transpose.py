@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from wsdsl.codegen import fragment_registers, inline_ptx
+from wsdsl.codegen.addresses.smem_addresses import item_place
 from wsdsl.codegen.addresses.vector_access import from_words, pairs_in_word
 from wsdsl.codegen.arithmetic.bits import from_bits, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import At
-from wsdsl.codegen.llvm_types import is_packed, num_elements
+from wsdsl.codegen.llvm_types import dtype_and_shape, is_packed, num_elements
 from wsdsl.codegen.nvvm import pick_bytes
-from wsdsl.codegen.ops.map import define, dtype_and_shape
-from wsdsl.codegen.ops.smem import item_place, packed_pairs
+from wsdsl.codegen.ops.smem import packed_pairs
 from wsdsl.codegen.value_registers import Registers
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.hardware.swizzle import GROUPS, VECTOR, WORD, exchanged, unit_of
@@ -165,8 +165,7 @@ def convert_load_transposed(c: Context, op: LoadTransposed) -> None:
     count, vector = num_elements(*shape), lanes.vector * size
     if lanes.striped or not op.step or vector % WORD:
         texts = [inline_ptx.load_shared(w, at(e), 8 * size) for e in range(count)]
-        define(
-            c,
+        c.define(
             op.result,
             fragment_registers.from_elements(
                 w, dtype, shape, [from_bits(w, x, dtype) for x in texts]
@@ -176,4 +175,4 @@ def convert_load_transposed(c: Context, op: LoadTransposed) -> None:
     words = list[str]()
     for e in range(0, count, lanes.vector):
         words += inline_ptx.load_shared_words(w, at(e), vector // WORD)
-    define(c, op.result, from_words(w, dtype, shape, words))
+    c.define(op.result, from_words(w, dtype, shape, words))

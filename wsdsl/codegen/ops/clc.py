@@ -1,0 +1,40 @@
+"""Cluster launch control (CLC)."""
+
+from __future__ import annotations
+
+from wsdsl.codegen.addresses.smem_addresses import item_at
+from wsdsl.codegen.emission_context import Context
+from wsdsl.codegen.inline_ptx import comment
+from wsdsl.codegen.value_registers import Scalar
+from wsdsl.ir import ops
+from wsdsl.ir.ops import NOTHING_LEFT
+from wsdsl.ir.types import I32
+
+# Cluster launch control (CLC).
+ASK = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
+
+
+QUERY = "clusterlaunchcontrol.query_cancel"
+
+
+def convert_clc_try_cancel(c: Context, op: ops.ClcTryCancel) -> None:
+    to, on = item_at(c, op.shared, op.state), item_at(c, op.barriers, op.state)
+    many = ".multicast::cluster::all" if op.ctas > 1 else ""
+    ptx = f"{ASK}{many}.b128 {to.ptx(0)}, {on.ptx(1)}; // {comment(c.shared(op.shared).label)}"
+    c.w.asm(ptx, [to.held, on.held])
+
+
+def convert_clc_query_cancel(c: Context, op: ops.ClcQueryCancel) -> None:
+    """The answer has the index of the cluster's first CTA."""
+    at, w, shift = item_at(c, op.shared, op.state), c.w, op.ctas.bit_length() - 1
+    ptx = (
+        "{\n.reg .b128 answer;\n.reg .pred there;\n"
+        f"ld.shared.b128 answer, {at.ptx(1)};\n"
+        f"{QUERY}.is_canceled.pred.b128 there, answer;\n"
+        f"mov.b32 $0, {NOTHING_LEFT};\n"
+        f"@there {QUERY}.get_first_ctaid::x.b32.b128 $0, answer;\n"
+        + (f"@there shr.u32 $0, $0, {shift};\n" if shift else "")
+        + "}"
+    )
+    found = w.asm_value(ptx, [at.held], early=True)
+    c.held[op.result] = Scalar(found, I32, nonnegative=True)
