@@ -12,7 +12,7 @@ from wsdsl.ir.ops import PrefetchBox, TmaLoad
 from wsdsl.ir.rewriter import walk
 from wsdsl.lowering.pipeline import lower
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.warpgroup_steps import SEEN
+from wsdsl.simulator.warpgroup_steps import VISIBLE_OPS
 
 SMALL = Schedule(tile=dict(m=64, n=32), consumers=1, stages=3)
 SIZES = dict(M=130, N=72, K=512)
@@ -49,7 +49,7 @@ def test_each_cta_asks_for_what_it_loads_first(
         return recorded
 
     for kind in seen:
-        monkeypatch.setitem(SEEN, kind, told(kind, SEEN[kind]))
+        monkeypatch.setitem(VISIBLE_OPS, kind, told(kind, VISIBLE_OPS[kind]))
     kernel = scheduled(**more)
     prove(kernel)
     simulated(CASES["widened"], kernel, **SIZES)

@@ -12,7 +12,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.ops import PrefetchTile, ThreadLoad
 from wsdsl.lowering.passes import prefetch_copies
 from wsdsl.lowering.pipeline import lower
-from wsdsl.simulator.warpgroup_steps import SEEN
+from wsdsl.simulator.warpgroup_steps import VISIBLE_OPS
 
 SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
 SIZES = {"M": 130, "N": 33, "K": 203}
@@ -38,7 +38,7 @@ def test_each_tile_once(cut: Any, slots: int, monkeypatch: pytest.MonkeyPatch) -
         return recorded
 
     for op, seen in ((PrefetchTile, asked), (ThreadLoad, copied)):
-        monkeypatch.setitem(SEEN, op, told(seen, SEEN[op]))
+        monkeypatch.setitem(VISIBLE_OPS, op, told(seen, VISIBLE_OPS[op]))
     kernel = scheduled(dataclasses.replace(SMALL, **cut), ("A", "B", "C"))
     simulated(CASES["gemm"], kernel, **SIZES)
     firsts = {at[:2]: at for at in reversed(copied)}

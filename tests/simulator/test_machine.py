@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from tests.simulator.kernels import check, gemm, inputs, padded, run
+from wsdsl.ir.op import THREADS
+from wsdsl.ir.ops import LaunchNarrowing
 from wsdsl.simulator.simulation import simulate
 from wsdsl.simulator.simulation_error import SimulationError
+from wsdsl.simulator.warpgroup_steps import INVISIBLE_OPS, VALUES, VISIBLE_OPS
 
 
 @pytest.mark.sampled(8)
@@ -16,6 +19,11 @@ from wsdsl.simulator.simulation_error import SimulationError
 def test_any_number_of_trips_through_the_ring(stages: int, trips: int) -> None:
     for seed in range(2):
         run(gemm(stages=stages), 200, 300, 64 * trips, seed=seed)
+
+
+def test_simulator_runs_every_scheduled_op() -> None:
+    """Except `launch_narrowing`: simulated kernels have the width of their launch."""
+    assert {*THREADS} - {*VALUES, *INVISIBLE_OPS, *VISIBLE_OPS} == {LaunchNarrowing}
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -11,7 +11,6 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.ops import Partition
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.verify.threads import misplaced
 from wsdsl.simulator.cta import Cta, Recent
 from wsdsl.simulator.recorded_effects import Effect, Kind, Space, thread_numbers
@@ -101,6 +100,8 @@ class Warpgroup:
         self.read_groups = 0
         self.written_groups = 0
         self.blocked: Blocked | None = None
+        self.run: Callable[[tuple[Op, ...]], Steps]
+        """Runs a region; returns the values that it yields."""
         self.done = False
         self.effects = cta.residents.effects
 
@@ -333,11 +334,3 @@ def op_word(op: Op) -> str:
 def _line(op: Op, loops: tuple[tuple[str, int], ...]) -> str:
     line = f"{op.loc.line}: " if op.loc else ""
     return f"{line}{print_head(op)}" + "".join(f"  %{n}={v}" for n, v in loops)
-
-
-def shape_of(value: Value) -> tuple[int, int] | None:
-    """The shape of a fragment, None for a scalar."""
-    if isinstance(value.type, Fragment):
-        return value.type.rows, value.type.columns
-    assert isinstance(value.type, Tile)
-    return None

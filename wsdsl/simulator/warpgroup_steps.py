@@ -1,49 +1,44 @@
-"""A warpgroup's run through a kernel's body, as a coroutine."""
+"""Execution of a kernel's body by a warpgroup, as a coroutine.
+
+A file of `simulator/ops` has one function per op `x` of its family: `value_of_x` returns the result
+of an op that neither waits nor accesses memory; `run_x` runs an op that no other warpgroup
+observes; `x` runs any other op, before which another warpgroup may run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from wsdsl.ir import ops
-from wsdsl.ir.op import THREADS, Kernel, Op, Region, Value, by_op
-from wsdsl.ir.ops import Partition
+from wsdsl.ir.op import THREADS, Kernel, Op, Region, by_op
+from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Tile
-from wsdsl.simulator.ops import (
-    barrier,
-    clc,
-    cluster,
-    gmem,
-    histogram,
-    mbarrier,
-    reduction,
-    smem,
-    tcgen05,
-    tma,
-    wgmma,
-)
-from wsdsl.simulator.ops.fragment import assign
+from wsdsl.simulator import ops
 from wsdsl.simulator.warpgroup import Steps, Warpgroup, op_word
 
-UNSEEN = (ops.AllocateGlobal, ops.PrefetchTensorMap, ops.PrefetchBox, ops.PrefetchTile)
-"""The launch has allocated the tensor, and no thread sees what comes to a cache."""
-SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
-    **dict.fromkeys(UNSEEN, lambda _, __: None),
-    **by_op(
-        clc, cluster, tma, histogram, gmem, reduction, smem,
-        mbarrier, wgmma, tcgen05, barrier,
-    ),
-}  # fmt: skip
-"""Ops that others can see, or that depend on others: any warpgroup may be overtaken before one."""
+Run = Callable[[Warpgroup, Any], Steps | None]
+VALUES: dict[type[Op], Callable[[Warpgroup, Any], Any]] = by_op(ops, prefix="value_of_")
+INVISIBLE_OPS: dict[type[Op], Run] = by_op(ops, prefix="run_")
+VISIBLE_OPS: dict[type[Op], Run] = by_op(ops)
 
 
 def warpgroup_steps(kernel: Kernel, wg: Warpgroup) -> Steps:
-    """Run the kernel as one warpgroup; ends in what must not be left over."""
+    """Run the kernel as one warpgroup; fail if an operation is in flight at the end."""
     for param in kernel.params:
         if isinstance(param.type, Tile):
             wg.values[param.name] = wg.cta.arguments.scalars[param.name]
+    wg.run = partial(_run, wg)
     yield from _run(wg, kernel.body)
     _check_end(wg, kernel.body[-1])
+
+
+def assign(wg: Warpgroup, op: Any) -> bool:
+    """Compute the result of an op in `VALUES`; False for another op."""
+    value_of = VALUES.get(type(op))
+    if value_of is not None:
+        wg.values[op.result.name] = value_of(wg, op)
+    return value_of is not None
 
 
 def _run(wg: Warpgroup, region: Region) -> Steps:
@@ -54,76 +49,20 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
             wg.effect(op, "run", "threads", wg.actors)
         if wg.elected or THREADS[kind] == "one":
             wg.check_threads(op)
-        if assign(wg, op):
-            if has_operands:
-                wg.operands.note(op, wg.wgmma.fences)
-            continue
-        seen = SEEN.get(kind)
-        if seen is not None:
+        run = VISIBLE_OPS.get(kind)
+        if run is not None:
             yield None
             wg.note(op)
-            waiting = seen(wg, op)
-            if waiting is not None:
-                yield from waiting
-            if has_operands:
-                wg.operands.note(op, wg.wgmma.fences)
-            continue
-        match op:
-            case ops.Yield():
-                return tuple(wg.values[v.name] for v in op.values)
-            case ops.ForRange():
-                yield from _for_range(wg, op)
-            case ops.If():
-                chosen = op.then if wg.get(op.cond, op) else op.orelse
-                _define(wg, op.result, (yield from _run(wg, chosen)))
-            case ops.Elect():
-                # Outside of the partitions the CTA's thread 0 is meant.
-                if wg.rank == 0 and (wg.in_partition or wg.index == 0):
-                    wg.elected = True
-                    yield from _run(wg, op.body)
-                    wg.elected = False
-            case Partition():
-                if wg.partition is op:
-                    wg.in_partition = True
-                    yield from _run(wg, op.body)
-                    if op.registers > wg.registers:
-                        told = f"{op.registers} registers per thread and has {wg.registers}"
-                        hint = "add a setmaxnreg"
-                        wg.fail(op, f"the partition is compiled for {told}", hint=hint)
-                    wg.in_partition = False
-            case ops.GriddepWait():
-                wg.effect(op, "wait", "grid", wg.actors)
-            case ops.GriddepLaunchDependents():
-                wg.effect(op, "arrive", "grid", wg.actors)
-            case ops.LaunchGrid():
-                pass
-            case _:
+        elif not assign(wg, op):
+            run = INVISIBLE_OPS.get(kind)
+            if run is None:
                 wg.fail(op, f"the simulator does not support {op_word(op)}")
-    return ()
-
-
-def _define(wg: Warpgroup, results: tuple[Value, ...], values: tuple[Any, ...]) -> None:
-    for value, held in zip(results, values, strict=True):
-        wg.values[value.name] = held
-    wg.operands.carried(results, wg.wgmma.fences)
-
-
-def _for_range(wg: Warpgroup, op: ops.ForRange) -> Steps:
-    start, stop, step = (int(wg.get(v, op)) for v in (op.start, op.stop, op.step))
-    if step <= 0:
-        wg.fail(op, f"the loop has a step of {step}")
-    carried: tuple[Any, ...] = tuple(wg.values[v.name] for v in op.init)
-    place = len(wg.loops)
-    wg.loops.append((op.index.name, start))
-    i = start
-    while i < stop:
-        wg.loops[place] = op.index.name, i
-        wg.values[op.index.name] = i
-        _define(wg, op.args, carried)
-        carried = yield from _run(wg, op.body)
-        i = int(carried[-1]) if op.claimed else i + step
-    wg.loops.pop()
-    _define(wg, op.result, carried)
+        waiting = run(wg, op) if run else None
+        if waiting is not None:
+            yield from waiting
+        if has_operands:
+            wg.operands.note(op, wg.wgmma.fences)
+    return tuple(wg.values[v.name] for v in yielded(region))
 
 
 def _check_end(wg: Warpgroup, op: Op) -> None:

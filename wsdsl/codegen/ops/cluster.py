@@ -1,7 +1,4 @@
-"""Accesses to tensors of fragments and to packed tensors, and fragments that CTAs of a cluster send
-each other: the elements of a block that a thread has are adjacent, and those that a warp has, so
-that each access is of 16 bytes per thread and of whole lines.
-"""
+"""Fragments that CTAs of a cluster send each other (DSMEM)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops, ifs, partitions and the election of one thread."""
+"""Loops, ifs and the election of one thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`map`, `constant` and `full`: functions applied element by element, floats always in f32."""
+"""Elementwise functions and conversions; floats are computed in f32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`load_global` and `store_global`: fragments straight from and to GMEM, masked by its bounds."""
+"""`load_global`: fragments from GMEM, masked by its bounds; prefetches."""
 
 from __future__ import annotations
 

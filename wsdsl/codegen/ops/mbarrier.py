@@ -1,4 +1,4 @@
-"""mbarriers, named barriers, flags, fences and pipeline state: one function per op."""
+"""mbarriers and pipeline states."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`reduce_columns` of blocks of columns: a thread's own elements of a block, then the lanes that
-share it, which follow each other.
-"""
+"""`reduce_columns` of blocks of columns, and `scan_columns`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`tma_load`, `prefetch_box`, which asks L2 for the same box, and `tma_store`; of transposed panels
-of which a launch has so many lines by boxes of 8 lines each.
-"""
+"""Tensor maps, TMA loads, stores and prefetches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""wgmma: descriptors of operands, accumulators, groups of products, and waits."""
+"""wgmma: smem descriptors, operands in registers, accumulators, groups and waits."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from wsdsl.ir.types import Accumulator, Fragment, Tensor
 from wsdsl.report.timed.cycle_costs import Speeds
 from wsdsl.report.timed.pipeline_edges import edge_names
 from wsdsl.report.timed.units import Barrier, Channel, Flag, Kind, Meeting, Span, Unit
-from wsdsl.simulator.ops.fragment import VALUES, assign
 from wsdsl.simulator.warpgroup import Warpgroup
+from wsdsl.simulator.warpgroup_steps import VALUES, assign
 
 Steps = Generator[Channel | None, None, Any]
 """None offers a switch to who is behind, a channel is waited for."""

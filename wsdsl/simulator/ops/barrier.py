@@ -1,13 +1,8 @@
-"""Ops at which warpgroups meet: of a CTA, of a cluster, or those that count to a named barrier;
-and flags, on which CTAs meet that have nothing but global memory in common.
-"""
+"""Barriers of warps, warpgroups, CTAs and clusters, and proxy fences."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from wsdsl.ir import ops
-from wsdsl.simulator.reference.arithmetic import Array
 from wsdsl.simulator.state.mbarriers import NUM_NAMED, Meeting
 from wsdsl.simulator.warpgroup import Blocked, Steps, Warpgroup
 
@@ -102,45 +97,17 @@ def named_barrier_arrive(wg: Warpgroup, op: ops.NamedBarrierArrive) -> None:
     _come(wg, op)
 
 
-def _flag(
-    wg: Warpgroup, op: ops.SemaphoreArrive | ops.SemaphoreWait
-) -> tuple[Array, tuple[int, ...]]:
-    tensor = wg.cta.arguments.tensors[op.tensor.name]
-    at = tuple(int(wg.get(i, op)) for i in op.index)
-    if tensor.dtype.name != "i32":
-        wg.fail(op, f"flags in {tensor.name}, of {tensor.dtype}", hint="use a tensor of i32")
-    shape = tensor.array.shape
-    if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):
-        wg.outside(op, f"flag {tensor.name}{list(at)} is outside the shape {list(shape)}")
-    return tensor.array, at
+def fence_async_proxy(wg: Warpgroup, op: ops.FenceAsyncProxy) -> None:
+    clocks = wg.cta.clocks
+    wg.effect(op, "fence", "shared", wg.actors)
+    clocks.fence(wg.actors, clocks.proxy_fences)
+    if op.everywhere:
+        wg.effect(op, "fence", "global", wg.actors)
+        clocks.fence(wg.actors, clocks.global_fences)
 
 
-def semaphore_arrive(wg: Warpgroup, op: ops.SemaphoreArrive) -> None:
-    array, at = _flag(wg, op)
-    before = array[at]
-    with np.errstate(over="ignore"):
-        after = array[at] = _after(wg, op, before)
-    wg.effect(op, "arrive", "flag", wg.one, at, op.tensor.name, -1)
-    flags = wg.cta.residents.flags
-    told = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one, op.release)
-    if told:
-        wg.fail(op, f"it arrives on {op.tensor.name}{list(at)}; {told}", kind="race")
-
-
-def _after(wg: Warpgroup, op: ops.SemaphoreArrive, before: np.int32) -> np.int32:
-    if op.wrap is not None:
-        return np.int32(0 if before >= int(wg.get(op.wrap, op)) else before + 1)
-    return np.int32(before + np.int32(op.amount if op.by is None else wg.get(op.by, op)))
-
-
-def semaphore_wait(wg: Warpgroup, op: ops.SemaphoreWait) -> Steps:
-    array, at = _flag(wg, op)
-    count = int(wg.get(op.count, op))
-    if array[at] < count:
-        yield Blocked(
-            op,
-            lambda: bool(array[at] >= count),
-            lambda: f"flag {op.tensor.name}{list(at)} to reach {count}; it is {array[at]}",
-        )
-    wg.effect(op, "wait", "flag", wg.actors, at, op.tensor.name, -1)
-    wg.cta.residents.flags.acquire((op.tensor.name, at), int(array[at]), count, wg.actors)
+def sync_warp(wg: Warpgroup, op: ops.SyncWarp) -> None:
+    for i in range(4):
+        wg.effect(op, "arrive", "warp", wg.warp(i))
+        wg.effect(op, "wait", "warp", wg.warp(i))
+    wg.cta.clocks.sync_warps(wg.everyone)

@@ -1,4 +1,4 @@
-"""Clusters that claim others: the card may give any that has not started, or none, at any time."""
+"""Cluster launch control: a cluster cancels one that has not started and takes its work unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fragments that CTAs of a cluster send each other: they land, and are counted, some time later."""
+"""Fragments that CTAs of a cluster send each other (DSMEM)."""
 
 from __future__ import annotations
 

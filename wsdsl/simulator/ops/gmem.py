@@ -1,4 +1,4 @@
-"""Direct accesses of a warpgroup to global memory."""
+"""Accesses of threads to elements of tensors in GMEM."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value, operands, results_of
 from wsdsl.ir.types import ACCUMULATOR, Fragment
-from wsdsl.simulator.ops.fragment import as_array, finish
 from wsdsl.simulator.recorded_effects import Kind
 from wsdsl.simulator.reference import arithmetic
 from wsdsl.simulator.reference.arithmetic import Array
 from wsdsl.simulator.reference.bound_arrays import GlobalTensor, inside_of
+from wsdsl.simulator.reference.fragment_arrays import as_array, finish, shape_of
 from wsdsl.simulator.state.gmem_races import Actor, At
 from wsdsl.simulator.state.smem_races import Access
-from wsdsl.simulator.warpgroup import Warpgroup, shape_of
+from wsdsl.simulator.warpgroup import Warpgroup
 
 _VERBS = {"read": "reads", "write": "writes", "add": "adds to"}
 ANY_BYTE = 0x5A
@@ -181,3 +181,11 @@ def _store_flags(
         told = flags.store((tensor.name, at), int(tensor.array[at]), after, wg.actors)
         if told:
             wg.fail(op, f"it writes the flag {tensor.name}{list(at)}; {told}", kind="race")
+
+
+def allocate_global(wg: Warpgroup, op: ops.AllocateGlobal) -> None:
+    """The launch has allocated the tensor."""
+
+
+def prefetch_tile(wg: Warpgroup, op: ops.PrefetchTile) -> None:
+    """No thread observes the contents of a cache."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from wsdsl.ir.hardware.histogram_layout import VECTOR, WARP, WORD, counter_bytes, nothing, share_of
 from wsdsl.ir.ops import AddBins, ClearBins, StoreBins
-from wsdsl.simulator.ops.fragment import as_array
 from wsdsl.simulator.ops.gmem import add_elements, places
 from wsdsl.simulator.ops.smem import write_shared
 from wsdsl.simulator.reference.arithmetic import Array
 from wsdsl.simulator.reference.bound_arrays import inside_of
+from wsdsl.simulator.reference.fragment_arrays import as_array
 from wsdsl.simulator.state.smem_bytes import span
 from wsdsl.simulator.warpgroup import SharedItems, Warpgroup
 

@@ -1,6 +1,8 @@
-"""Ops on mbarriers, fences and registers, by which threads and the async proxy wait."""
+"""mbarriers and pipeline states."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op
@@ -31,22 +33,6 @@ def mbarrier_init(wg: Warpgroup, op: ops.MbarrierInit) -> None:
 def fence_mbarrier_init(wg: Warpgroup, op: ops.FenceMbarrierInit) -> None:
     wg.effect(op, "fence", "barrier", wg.actors)
     wg.cta.clocks.fence(wg.actors, wg.cta.clocks.init_fences)
-
-
-def fence_async_proxy(wg: Warpgroup, op: ops.FenceAsyncProxy) -> None:
-    clocks = wg.cta.clocks
-    wg.effect(op, "fence", "shared", wg.actors)
-    clocks.fence(wg.actors, clocks.proxy_fences)
-    if op.everywhere:
-        wg.effect(op, "fence", "global", wg.actors)
-        clocks.fence(wg.actors, clocks.global_fences)
-
-
-def sync_warp(wg: Warpgroup, op: ops.SyncWarp) -> None:
-    for i in range(4):
-        wg.effect(op, "arrive", "warp", wg.warp(i))
-        wg.effect(op, "wait", "warp", wg.warp(i))
-    wg.cta.clocks.sync_warps(wg.everyone)
 
 
 def leave_remote(wg: Warpgroup, op: Op, barrier: Barrier, actors: slice) -> None:
@@ -93,22 +79,11 @@ def mbarrier_wait(wg: Warpgroup, op: ops.MbarrierWait) -> Steps:
     wg.cta.clocks.acquire(wg.actors, barrier.completed)
 
 
-def setmaxnreg(wg: Warpgroup, op: ops.Setmaxnreg) -> Steps:
-    cta = wg.cta
-    if op.count % 8 or not 24 <= op.count <= 256:
-        wg.fail(op, f"setmaxnreg needs a multiple of 8 from 24 to 256, not {op.count} registers")
-    if op.increase != (op.count >= wg.registers) and op.count != wg.registers:
-        more = "more" if op.increase else "fewer"
-        wg.fail(op, f"{op.count} registers per thread are not {more} than {wg.registers}")
-    taken = op.count - wg.registers
-    if taken > cta.free_registers:
-        yield Blocked(
-            op,
-            lambda: taken <= cta.free_registers,
-            lambda: (
-                f"{taken} more registers per thread (now {wg.registers}); the pool of the CTA has "
-                f"{cta.free_registers}"
-            ),
-        )
-    cta.free_registers -= taken
-    wg.registers = op.count
+def value_of_advance(wg: Warpgroup, op: ops.Advance) -> Any:
+    before: State = wg.values[op.state.name]
+    wraps = before.stage + 1 == op.num
+    return State(0, before.parity ^ 1) if wraps else State(before.stage + 1, before.parity)
+
+
+def value_of_initial_state(wg: Warpgroup, op: ops.InitialState) -> State:
+    return State(0, op.parity)

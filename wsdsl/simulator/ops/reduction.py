@@ -1,4 +1,4 @@
-"""Reductions of rows that several warps share, of one CTA or those of a cluster."""
+"""Reductions of rows and columns, within a warp and by partials in SMEM."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from wsdsl.ir import ops
 from wsdsl.ir.types import DType, Fragment
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.ops.cluster import SendInFlight
-from wsdsl.simulator.ops.fragment import dtype_of, finish
 from wsdsl.simulator.ops.smem import read_by_warps, write_shared
 from wsdsl.simulator.reference import arithmetic
-from wsdsl.simulator.reference.arithmetic import Array
+from wsdsl.simulator.reference.arithmetic import Array, dtype_of
+from wsdsl.simulator.reference.fragment_arrays import finish
 from wsdsl.simulator.state.smem_bytes import span
 from wsdsl.simulator.warpgroup import SharedItems, State, Warpgroup
 
@@ -107,3 +107,21 @@ def _item(wg: Warpgroup, op: ops.StorePartials | ops.ReducePartials) -> int:
 def _word(dtype: DType) -> np.dtype[Any]:
     integer = np.uint32 if dtype.kind == "uint" else np.int32
     return np.dtype(np.float32 if dtype.is_float else integer)
+
+
+def value_of_reduce_columns(wg: Warpgroup, op: ops.ReduceColumns) -> Any:
+    held = wg.get(op.x, op)
+    if op.size:
+        made = arithmetic.reduce_blocks(op.fn, held, dtype_of(op.x), 1, op.size)
+        return finish(made, op.result)
+    made = arithmetic.reduce(op.fn, held, dtype_of(op.x), 1)
+    return finish(made.reshape(-1, 1), op.result)
+
+
+def value_of_mma_sync(wg: Warpgroup, op: ops.MmaSync) -> Any:
+    rows, vector = (np.concatenate([wg.get(v, op) for v in x], axis=1) for x in (op.a, op.b))
+    return finish(rows.astype(np.float32) @ vector.astype(np.float32).T, op.result)
+
+
+def value_of_scan_columns(wg: Warpgroup, op: ops.ScanColumns) -> Any:
+    return finish(arithmetic.scan(wg.get(op.x, op), dtype_of(op.x), 1), op.result)

@@ -1,4 +1,4 @@
-"""What threads write to and read from SMEM, tile by tile."""
+"""Accesses of threads to tiles in SMEM."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import numpy as np
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, line_place, lines_reached
 from wsdsl.ir.op import Op
-from wsdsl.ir.types import DTYPES
+from wsdsl.ir.types import DTYPES, Shared
 from wsdsl.simulator.cta import Cta
-from wsdsl.simulator.ops.fragment import dtype_of, finish
-from wsdsl.simulator.reference.arithmetic import Array, numpy_dtype
+from wsdsl.simulator.reference.arithmetic import Array, dtype_of, numpy_dtype
 from wsdsl.simulator.reference.bound_arrays import elements_of
+from wsdsl.simulator.reference.fragment_arrays import finish
 from wsdsl.simulator.state.smem_bytes import Region, alignment, tile
-from wsdsl.simulator.warpgroup import SharedItems, Warpgroup
+from wsdsl.simulator.warpgroup import (
+    SharedItems,
+    Warpgroup,
+)
 
 
 def aligned(wg: Warpgroup, op: Op, address: int, swizzle: str) -> None:
@@ -199,3 +202,10 @@ def load_transposed(wg: Warpgroup, op: ops.LoadTransposed) -> None:
     held = read_by_warps(wg, op, f"it reads item {item} of `{shared.label}`", *regions)
     lines = np.concatenate(held).view(numpy_dtype(kind.dtype))
     wg.values[op.result.name] = finish(lines[:, op.first : op.first + kind.columns], op.result)
+
+
+def allocate_shared(wg: Warpgroup, op: ops.AllocateShared) -> None:
+    if op.offset < 0:
+        wg.fail(op, f"`{op.label}` has no offset in SMEM")
+    kind = op.result.type_as(Shared)
+    wg.values[op.result.name] = SharedItems(op.label, op.offset, kind.bytes, kind.num)

@@ -1,4 +1,4 @@
-"""TMA loads and stores: agents that get on in their own time; and copies by all threads."""
+"""Tensor maps, and TMA loads and stores, which complete asynchronously."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.types import Shared
 from wsdsl.ir.verify.copies import place_of_box
 from wsdsl.simulator.ops.gmem import access_global, check_repeated
-from wsdsl.simulator.ops.smem import aligned, read_shared, write_shared
+from wsdsl.simulator.ops.smem import aligned
 from wsdsl.simulator.recorded_effects import Kind
 from wsdsl.simulator.reference.arithmetic import Array
-from wsdsl.simulator.state.smem_bytes import Region, tile
+from wsdsl.simulator.state.smem_bytes import Region
 from wsdsl.simulator.state.smem_races import CopyOut, StoredOut
 from wsdsl.simulator.state.tensor_maps import TensorMapValue
 from wsdsl.simulator.state.transfers import Transfer
@@ -27,13 +26,6 @@ from wsdsl.simulator.warpgroup import (
 )
 
 
-def allocate_shared(wg: Warpgroup, op: ops.AllocateShared) -> None:
-    if op.offset < 0:
-        wg.fail(op, f"`{op.label}` has no offset in SMEM")
-    kind = op.result.type_as(Shared)
-    wg.values[op.result.name] = SharedItems(op.label, op.offset, kind.bytes, kind.num)
-
-
 def make_tensor_map(wg: Warpgroup, op: ops.MakeTensorMap) -> None:
     made = TensorMapValue(wg.cta.arguments.tensors[op.tensor.name], op.box, op.swizzle)
     wg.check(op, made.fault())
@@ -42,14 +34,6 @@ def make_tensor_map(wg: Warpgroup, op: ops.MakeTensorMap) -> None:
 
 def coordinates_of(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[int, ...]:
     return tuple(int(wg.get(v, op)) for v in values)
-
-
-def forward(wg: Warpgroup, op: ops.ThreadLoad | ops.ThreadStore) -> tuple[int, ...]:
-    """Coordinates that threads reckon with: what they walk begins within the tensor."""
-    at = coordinates_of(wg, op, op.coordinates)
-    if at[-1] < 0 or (op.row_dim >= 0 and at[op.row_dim] < 0):
-        wg.outside(op, f"the row or column of coordinates {at} is negative")
-    return at
 
 
 @dataclass(eq=False)
@@ -146,20 +130,6 @@ def tma_store(wg: Warpgroup, op: ops.TmaStore) -> None:
     wg.cta.residents.start(store, op, wg.cta)
 
 
-def thread_store(wg: Warpgroup, op: ops.ThreadStore) -> None:
-    tensor = wg.cta.arguments.tensors[op.tensor.name]
-    panel = TensorMapValue(tensor, op.box, op.swizzle)
-    for i, region, box, what in boxes_of(wg, op, panel, forward(wg, op)):
-        warp, inside = wg.warp(i), panel.inside(box)
-        lines = read_shared(wg, op, region, warp, what, (wg.index, "threads", i))
-        access = wg.by_threads(op, warp, wg.full_name)
-        access_global(wg, op, "add" if op.accumulate else "write", tensor, inside, access, warp)
-        before = tensor.array[inside].copy()
-        panel.write(box, lines, op.accumulate, whole_units=False)
-        if not op.accumulate:
-            check_repeated(wg, op, tensor, inside, before)
-
-
 def _effect_of_each_warp(wg: Warpgroup, op: Op, kind: Kind) -> None:
     for i in range(4):
         wg.effect(op, kind, "bulk", wg.storing(i))
@@ -197,17 +167,9 @@ def tma_store_wait(wg: Warpgroup, op: ops.TmaStoreWait) -> Steps:
         wg.written_groups = max(wg.written_groups, last)
 
 
-def thread_load(wg: Warpgroup, op: ops.ThreadLoad) -> None:
-    tensor = wg.cta.arguments.tensors[op.tensor.name]
-    start, item = wg.place(op, tensor.dtype.size(op.rows * op.columns), op.offset)
-    aligned(wg, op, start, op.swizzle)
-    box = [1] * tensor.array.ndim
-    box[-1] = op.columns
-    if op.row_dim >= 0:
-        box[op.row_dim] = op.rows
-    panels, at = TensorMapValue(tensor, tuple(box), op.swizzle), forward(wg, op)
-    lines, what = panels.read(at), f"it overwrites {item}"
-    region = tile(start, len(lines), lines.shape[1], op.swizzle)
-    write_shared(wg, op, region, wg.everyone, what, lines)
-    access = wg.by_threads(op, wg.everyone, wg.full_name)
-    access_global(wg, op, "read", tensor, panels.inside(at), access, wg.everyone)
+def prefetch_tensor_map(wg: Warpgroup, op: ops.PrefetchTensorMap) -> None:
+    """No thread observes the contents of a cache."""
+
+
+def prefetch_box(wg: Warpgroup, op: ops.PrefetchBox) -> None:
+    """No thread observes the contents of a cache."""

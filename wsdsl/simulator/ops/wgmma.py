@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.record import record
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.ops.smem import aligned
-from wsdsl.simulator.reference.arithmetic import Array, multiplicand
+from wsdsl.simulator.reference.arithmetic import Array, dtype_of, multiplicand, numpy_dtype
 from wsdsl.simulator.reference.bound_arrays import elements_of
+from wsdsl.simulator.reference.fragment_arrays import finish, shape_of
 from wsdsl.simulator.state.register_fragments import keeps
 from wsdsl.simulator.state.smem_bytes import Region, tile
 from wsdsl.simulator.state.smem_races import Access, TensorRead
@@ -219,3 +220,8 @@ def _check_kept(wg: Warpgroup, op: ops.WgmmaWait, jobs: list[Product]) -> None:
                 hint="list it in the `fragments` of the wgmma_wait that covers the wgmma",
                 extra=job.op,
             )
+
+
+def value_of_zero_unless(wg: Warpgroup, op: ops.ZeroUnless) -> Any:
+    zero = np.zeros(shape_of(op.result) or (), numpy_dtype(dtype_of(op.result)))
+    return wg.get(op.x, op) if wg.get(op.cond, op) else finish(zero, op.result)

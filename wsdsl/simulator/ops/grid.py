@@ -1,0 +1,55 @@
+"""Indices of CTAs, clusters and warpgroups, and registers per thread."""
+
+from __future__ import annotations
+
+from wsdsl.ir import ops
+from wsdsl.simulator.warpgroup import Blocked, Steps, Warpgroup
+
+
+def setmaxnreg(wg: Warpgroup, op: ops.Setmaxnreg) -> Steps:
+    cta = wg.cta
+    if op.count % 8 or not 24 <= op.count <= 256:
+        wg.fail(op, f"setmaxnreg needs a multiple of 8 from 24 to 256, not {op.count} registers")
+    if op.increase != (op.count >= wg.registers) and op.count != wg.registers:
+        more = "more" if op.increase else "fewer"
+        wg.fail(op, f"{op.count} registers per thread are not {more} than {wg.registers}")
+    taken = op.count - wg.registers
+    if taken > cta.free_registers:
+        yield Blocked(
+            op,
+            lambda: taken <= cta.free_registers,
+            lambda: (
+                f"{taken} more registers per thread (now {wg.registers}); the pool of the CTA has "
+                f"{cta.free_registers}"
+            ),
+        )
+    cta.free_registers -= taken
+    wg.registers = op.count
+
+
+def run_launch_grid(wg: Warpgroup, op: ops.LaunchGrid) -> None:
+    """The launch has read the grid."""
+
+
+def value_of_cta_index(wg: Warpgroup, op: ops.CtaIndex) -> int:
+    return wg.cta.index
+
+
+def value_of_num_ctas(wg: Warpgroup, op: ops.NumCtas) -> int:
+    return wg.cta.num_ctas
+
+
+def value_of_cluster_index(wg: Warpgroup, op: ops.ClusterIndex) -> int:
+    return wg.cta.cluster.index
+
+
+def value_of_num_clusters(wg: Warpgroup, op: ops.NumClusters) -> int:
+    return wg.cta.cluster.num_clusters
+
+
+def value_of_cta_rank(wg: Warpgroup, op: ops.CtaRank) -> int:
+    return wg.cta.rank
+
+
+def value_of_warpgroup_index(wg: Warpgroup, op: ops.WarpgroupIndex) -> int:
+    return wg.rank

@@ -1,0 +1,39 @@
+"""Fragments as NumPy arrays, scalars as Python numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import Fragment, Tile
+from wsdsl.simulator.reference import arithmetic
+from wsdsl.simulator.reference.arithmetic import dtype_of, numpy_dtype
+
+
+def finish(held: Any, result: Value) -> Any:
+    """A computed array as the result's value: spread over a fragment, or a Python number."""
+    shape = shape_of(result)
+    return held.item() if shape is None else np.broadcast_to(held, shape)
+
+
+def as_array(held: Any, value: Value) -> Any:
+    dtype = dtype_of(value)
+    if dtype.name == "tf32":
+        # What memory holds has its lower bits until the tensor cores ignore them.
+        return np.asarray(held, np.float32)
+    if dtype.is_float and not isinstance(held, np.ndarray):
+        made = np.asarray(held, np.float64)
+        # An infinity that the type has, as f8e5m2, is not what `round_float` saturates.
+        own = made.astype(numpy_dtype(dtype))
+        return own if np.isinf(own) else arithmetic.round_float(made, dtype)
+    return np.asarray(held, numpy_dtype(dtype))
+
+
+def shape_of(value: Value) -> tuple[int, int] | None:
+    """The shape of a fragment, None for a scalar."""
+    if isinstance(value.type, Fragment):
+        return value.type.rows, value.type.columns
+    assert isinstance(value.type, Tile)
+    return None
