@@ -196,7 +196,10 @@ def from_floats(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) ->
     if dtype.name == "f32":
         return Registers(dtype, *shape, tuple(floats))
     if dtype.name == "tf32":
-        return Registers(dtype, *shape, tuple(nvvm.to_tf32(w, x) for x in floats))
+        rounded = (w.call("llvm.nvvm.f2tf32.rna", "i32", [("float", x)]) for x in floats)
+        return Registers(
+            dtype, *shape, tuple(w.value(f"bitcast i32 {x} to float") for x in rounded)
+        )
     if dtype.name in SMALL_FORMATS:
         type = scalar_type(dtype)
         codes = (small_from_float(w, x, dtype) for x in floats)

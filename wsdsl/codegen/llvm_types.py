@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsdsl.codegen.value_registers import (
-    Held,
-    Registers,
-    Scalar,
-    Shape,
-    StateAt,
-)
+from wsdsl.codegen.value_registers import Held, Registers, Scalar, Shape, StateAt
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import types as t
 from wsdsl.ir.printer import IR_HINT

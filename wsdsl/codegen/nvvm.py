@@ -1,26 +1,10 @@
-"""LLVM intrinsics, one function each: every instruction that LLVM can express by itself."""
+"""LLVM intrinsics that several conversions use, one function each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from wsdsl.codegen.writer import Operand, Writer
+from wsdsl.codegen.writer import Writer
 
 ALL_LANES = "-1"
-
-
-def _instruction(name: str, *args: Operand) -> Callable[[Writer], str]:
-    """An intrinsic of fixed operands, without a result."""
-    return lambda w: w.call(name, "void", args)
-
-
-griddep_wait = _instruction("llvm.nvvm.griddepcontrol.wait")
-griddep_launch_dependents = _instruction("llvm.nvvm.griddepcontrol.launch.dependents")
-sync_cta = _instruction("llvm.nvvm.barrier.cta.sync.aligned.all", ("i32", "0"))
-sync_warp = _instruction("llvm.nvvm.bar.warp.sync", ("i32", ALL_LANES))
-fence_mbarrier_init = _instruction("llvm.nvvm.fence.mbarrier_init.release.cluster")
-wgmma_fence = _instruction("llvm.nvvm.wgmma.fence.sync.aligned")
-wgmma_commit = _instruction("llvm.nvvm.wgmma.commit_group.sync.aligned")
 
 
 def special_register(w: Writer, name: str) -> str:
@@ -53,31 +37,9 @@ def _shuffle(w: Writer, mode: str, type: str, x: str, lane: str, clamp: str = "3
     return w.call(f"llvm.nvvm.shfl.sync.{mode}.{'f32' if type == 'float' else type}", type, args)
 
 
-def elect(w: Writer) -> str:
-    """i1: true in one thread of a warp that is converged here."""
-    made = w.call("llvm.nvvm.elect.sync", "{ i32, i1 }", [("i32", ALL_LANES)])
-    return w.value(f"extractvalue {{ i32, i1 }} {made}, 1")
-
-
-def sync_cluster(w: Writer, relaxed: bool) -> None:
-    order = ".relaxed" if relaxed else ""
-    w.call(f"llvm.nvvm.barrier.cluster.arrive{order}.aligned", "void")
-    w.call("llvm.nvvm.barrier.cluster.wait.aligned", "void")
-
-
-def named_barrier(w: Writer, barrier: str, threads: int, wait: bool) -> None:
-    args = [("i32", barrier), ("i32", str(threads))]
-    w.call(f"llvm.nvvm.barrier.cta.{'sync' if wait else 'arrive'}.aligned.count", "void", args)
-
-
 def fence_async_proxy(w: Writer, everywhere: bool = False) -> None:
     space = "" if everywhere else ".shared_cta"
     w.call(f"llvm.nvvm.fence.proxy.async{space}", "void")
-
-
-def setmaxnreg(w: Writer, count: int, increase: bool) -> None:
-    name = "inc" if increase else "dec"
-    w.call(f"llvm.nvvm.setmaxnreg.{name}.sync.aligned.u32", "void", [("i32", str(count))])
 
 
 def to_half_pair(w: Writer, dtype: str, low: str, high: str) -> str:
@@ -104,12 +66,6 @@ def from_f8_pair(w: Writer, dtype: str, pair: str) -> tuple[str, str]:
     return low, high
 
 
-def to_tf32(w: Writer, x: str) -> str:
-    """Rounded to 10 bits of mantissa, ties away from zero; still a float."""
-    made = w.call("llvm.nvvm.f2tf32.rna", "i32", [("float", x)])
-    return w.value(f"bitcast i32 {made} to float")
-
-
 def float_unary(w: Writer, name: str, x: str) -> str:
     """A function of one float."""
     return w.call(name, "float", [("float", x)])
@@ -127,24 +83,9 @@ def double_fma(w: Writer, a: str, b: str, c: str) -> str:
     return w.call("llvm.fma.f64", "double", [("double", a), ("double", b), ("double", c)])
 
 
-def exp2_approx(w: Writer, x: str) -> str:
-    """2^x, relative error 2^-22; results below 2^-126 are 0."""
-    return float_unary(w, "llvm.nvvm.ex2.approx.ftz.f32", x)
-
-
-def tanh_approx(w: Writer, x: str) -> str:
-    """Relative error 2^-11."""
-    return float_unary(w, "llvm.nvvm.tanh.approx.f32", x)
-
-
 def reciprocal_approx(w: Writer, x: str) -> str:
     """1 / x, relative error 2^-23; results below 2^-126 are 0."""
     return float_unary(w, "llvm.nvvm.rcp.approx.ftz.f", x)
-
-
-def float_to_int(w: Writer, x: str, signed: bool) -> str:
-    """Towards zero; what does not fit is clamped, NaN is 0."""
-    return w.call(f"llvm.nvvm.f2{'i' if signed else 'ui'}.rz", "i32", [("float", x)])
 
 
 def integer_binary(w: Writer, name: str, type: str, a: str, b: str) -> str:

@@ -8,11 +8,7 @@ from wsdsl.codegen.addresses.lane_indices import divided
 from wsdsl.codegen.arithmetic.casts import I32_MAX
 from wsdsl.codegen.arithmetic.integer_functions import integer_binary
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.fragment_registers import (
-    from_elements,
-    multiple_of,
-    source_element,
-)
+from wsdsl.codegen.fragment_registers import from_elements, multiple_of, source_element
 from wsdsl.codegen.llvm_types import num_elements
 from wsdsl.codegen.value_registers import Affine, Held, Registers, Scalar, Shape, nonnegative
 from wsdsl.ir.hardware.gmem import MAX_SIZE

@@ -15,14 +15,7 @@ from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.ir.hardware.packed_layout import block_bytes
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
-from wsdsl.ir.ops import (
-    BLOCK_BYTES,
-    BLOCK_COLUMNS,
-    BLOCK_ROWS,
-    HELD,
-    LoadGlobal,
-    StoreGlobal,
-)
+from wsdsl.ir.ops import BLOCK_BYTES, BLOCK_COLUMNS, BLOCK_ROWS, HELD, LoadGlobal, StoreGlobal
 from wsdsl.ir.types import THREADS, DType, Value
 
 

@@ -43,6 +43,6 @@ RELAXED: dict[str, tuple[tuple[int, Function], ...]] = {
     "gelu": ((8, lambda f, x: gelu_by(f, x, GELU_8)), (11, lambda f, x: gelu_by(f, x, GELU_11))),
     "sigmoid": ((11, _sigmoid),),
     "silu": ((11, lambda f, x: f.mul(x, _sigmoid(f, x))),),
-    "tanh": ((8, lambda f, x: nvvm.tanh_approx(f.w, x)),),
+    "tanh": ((8, lambda f, x: nvvm.float_unary(f.w, "llvm.nvvm.tanh.approx.f32", x)),),
 }
 """The most bits that each is good for, the quickest first."""

@@ -39,7 +39,9 @@ def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Regis
             made = tuple(w.value(f"fcmp une float {text}, 0.0") for text in floats)
             return Registers(dtype, *shape, made)
         signed = dtype.name != "u32"
-        whole = tuple(nvvm.float_to_int(w, text, signed) for text in floats)
+        # The conversion truncates and clamps; NaN becomes 0.
+        name = f"llvm.nvvm.f2{'i' if signed else 'ui'}.rz"
+        whole = tuple(w.call(name, "i32", [("float", text)]) for text in floats)
         x, saturate = Registers(DTYPES["i32" if signed else "u32"], *shape, whole), True
     if saturate and not _holds(dtype, x.dtype):
         return _saturated(w, x, dtype)

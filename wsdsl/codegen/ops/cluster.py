@@ -11,14 +11,7 @@ from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, from_elements
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.llvm_types import dtype_and_shape
-from wsdsl.ir.ops import (
-    BLOCK_BYTES,
-    BLOCK_COLUMNS,
-    HELD,
-    HELD_BYTES,
-    ReceiveFragment,
-    SendFragment,
-)
+from wsdsl.ir.ops import BLOCK_BYTES, BLOCK_COLUMNS, HELD, HELD_BYTES, ReceiveFragment, SendFragment
 
 
 def convert_send_fragment(c: Context, op: SendFragment) -> None:

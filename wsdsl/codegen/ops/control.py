@@ -156,7 +156,11 @@ def convert_elect(c: Context, op: Elect) -> None:
             first = w.add(w.multiply(c.threads.warpgroup, 4), c.threads.warp)
             own = w.compare("eq", first, 4 * c.place.first_warpgroup + c.place.warp)
             around.enter_context(w.where(own))
-        one = nvvm.elect(w) if c.place.inside else w.compare("eq", c.threads.tid, 0)
+        if c.place.inside:
+            elected = w.call("llvm.nvvm.elect.sync", "{ i32, i1 }", [("i32", nvvm.ALL_LANES)])
+            one = w.value(f"extractvalue {{ i32, i1 }} {elected}, 1")
+        else:
+            one = w.compare("eq", c.threads.tid, 0)
         around.enter_context(w.where(one))
         around.enter_context(c.at(elected=True))
         c.convert(c, op.body)

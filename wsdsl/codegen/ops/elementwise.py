@@ -30,14 +30,7 @@ from wsdsl.codegen.llvm_types import (
     num_registers,
     scalar_type,
 )
-from wsdsl.codegen.value_registers import (
-    Anew,
-    Held,
-    Registers,
-    Scalar,
-    Shape,
-    nonnegative,
-)
+from wsdsl.codegen.value_registers import Anew, Held, Registers, Scalar, Shape, nonnegative
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.ops import BYTE_OF_WORDS, COMPARISONS, Bitcast, Cast, Constant, DimSize, Full, Map

@@ -10,10 +10,7 @@ from wsdsl.codegen.fragment_registers import cut_columns, iota, texts_of
 from wsdsl.codegen.llvm_types import shape_of
 from wsdsl.codegen.value_registers import Registers
 from wsdsl.ir import ops
-from wsdsl.ir.ops import (
-    ConvertLayout,
-    is_same_registers,
-)
+from wsdsl.ir.ops import ConvertLayout, is_same_registers
 
 
 def convert_join(c: Context, op: ops.Join) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from wsdsl.codegen import nvvm
@@ -13,7 +14,8 @@ from wsdsl.ir.types import I32
 
 
 def convert_setmaxnreg(c: Context, op: ops.Setmaxnreg) -> None:
-    nvvm.setmaxnreg(c.w, op.count, op.increase)
+    name = f"llvm.nvvm.setmaxnreg.{'inc' if op.increase else 'dec'}.sync.aligned.u32"
+    c.w.call(name, "void", [("i32", str(op.count))])
     c.place = replace(c.place, registers=op.count)
 
 
@@ -25,28 +27,18 @@ def convert_launch_narrowing(c: Context, op: ops.LaunchNarrowing) -> None:
     c.held[op.result] = Scalar(c.narrower, I32, nonnegative=True)
 
 
-def convert_cta_index(c: Context, op: OneResult) -> None:
-    _special_register(c, op, "ctaid.x")
+def _special_register(name: str) -> Callable[[Context, OneResult], None]:
+    def convert(c: Context, op: OneResult) -> None:
+        c.held[op.result] = Scalar(nvvm.special_register(c.w, name), I32, nonnegative=True)
+
+    return convert
 
 
-def convert_num_ctas(c: Context, op: OneResult) -> None:
-    _special_register(c, op, "nctaid.x")
-
-
-def convert_cluster_index(c: Context, op: OneResult) -> None:
-    _special_register(c, op, "clusterid.x")
-
-
-def convert_num_clusters(c: Context, op: OneResult) -> None:
-    _special_register(c, op, "nclusterid.x")
-
-
-def convert_cta_rank(c: Context, op: OneResult) -> None:
-    _special_register(c, op, "cluster.ctarank")
-
-
-def _special_register(c: Context, op: OneResult, name: str) -> None:
-    c.held[op.result] = Scalar(nvvm.special_register(c.w, name), I32, nonnegative=True)
+convert_cta_index = _special_register("ctaid.x")
+convert_num_ctas = _special_register("nctaid.x")
+convert_cluster_index = _special_register("clusterid.x")
+convert_num_clusters = _special_register("nclusterid.x")
+convert_cta_rank = _special_register("cluster.ctarank")
 
 
 def convert_warpgroup_index(c: Context, op: ops.WarpgroupIndex) -> None:

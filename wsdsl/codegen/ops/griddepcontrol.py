@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.emission_context import Context
 from wsdsl.ir import ops
 
 
-def convert_griddep_wait(c: Context, op: ops.GriddepWait) -> None:
+def convert_griddep_wait(c: Context, _: ops.GriddepWait) -> None:
+    """Use PTX in partitions: loads may pass LLVM's intrinsic, which touches no memory. Before the
+    partitions `sync_cta` follows the wait.
+    """
     if c.place.inside:
-        inline_ptx.griddep_wait(c.w)
+        c.w.asm("griddepcontrol.wait;")
     else:
-        nvvm.griddep_wait(c.w)
+        c.w.call("llvm.nvvm.griddepcontrol.wait", "void")
 
 
 def convert_griddep_launch_dependents(c: Context, _: ops.GriddepLaunchDependents) -> None:
-    nvvm.griddep_launch_dependents(c.w)
+    c.w.call("llvm.nvvm.griddepcontrol.launch.dependents", "void")

@@ -23,7 +23,7 @@ def convert_mbarrier_init(c: Context, op: ops.MbarrierInit) -> None:
 
 
 def convert_fence_mbarrier_init(c: Context, op: ops.FenceMbarrierInit) -> None:
-    nvvm.fence_mbarrier_init(c.w)
+    c.w.call("llvm.nvvm.fence.mbarrier_init.release.cluster", "void")
     # TMA completes transactions on the barriers through the async proxy.
     nvvm.fence_async_proxy(c.w)
 

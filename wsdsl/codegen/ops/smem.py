@@ -14,9 +14,7 @@ from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, join_bytes, texts_of
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.llvm_types import is_packed, scalar_type
-from wsdsl.codegen.ops import (
-    mbarrier,
-)
+from wsdsl.codegen.ops import mbarrier
 from wsdsl.codegen.value_registers import Registers, SharedAt
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from wsdsl.codegen import nvvm, wgmma_ptx
+from wsdsl.codegen import wgmma_ptx
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import texts_of
 from wsdsl.codegen.llvm_types import num_registers, register_type, shape_of
@@ -54,7 +54,7 @@ def convert_empty_accumulator(c: Context, op: ops.EmptyAccumulator) -> None:
 
 def convert_wgmma_fence(c: Context, op: ops.WgmmaFence) -> None:
     pin_operands(c, op)
-    nvvm.wgmma_fence(c.w)
+    c.w.call("llvm.nvvm.wgmma.fence.sync.aligned", "void")
 
 
 def check_descriptor(held: Descriptor, k_major: bool, steps: int, op: Op) -> None:
@@ -103,7 +103,7 @@ def convert_wgmma(c: Context, op: ops.Wgmma) -> None:
 
 def convert_wgmma_commit(c: Context, op: ops.WgmmaCommit) -> None:
     if c.group is None:
-        nvvm.wgmma_commit(c.w)
+        c.w.call("llvm.nvvm.wgmma.commit_group.sync.aligned", "void")
         return
     group, c.group = c.group, None
     sums = group.emit(c.w)

@@ -8,9 +8,7 @@ from wsdsl.simulator.ops.smem import aligned, read_shared, write_shared
 from wsdsl.simulator.ops.tma import boxes_of, coordinates_of
 from wsdsl.simulator.state.smem_bytes import tile
 from wsdsl.simulator.state.tensor_maps import TensorMapValue
-from wsdsl.simulator.warpgroup import (
-    Warpgroup,
-)
+from wsdsl.simulator.warpgroup import Warpgroup
 
 
 def forward(wg: Warpgroup, op: ops.ThreadLoad | ops.ThreadStore) -> tuple[int, ...]:

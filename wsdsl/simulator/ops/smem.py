@@ -15,10 +15,7 @@ from wsdsl.simulator.reference.arithmetic import Array, dtype_of, numpy_dtype
 from wsdsl.simulator.reference.bound_arrays import elements_of
 from wsdsl.simulator.reference.fragment_arrays import finish
 from wsdsl.simulator.state.smem_bytes import Region, alignment, tile
-from wsdsl.simulator.warpgroup import (
-    SharedItems,
-    Warpgroup,
-)
+from wsdsl.simulator.warpgroup import SharedItems, Warpgroup
 
 
 def aligned(wg: Warpgroup, op: Op, address: int, swizzle: str) -> None:

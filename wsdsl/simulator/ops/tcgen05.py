@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from wsdsl.ir import ops
-from wsdsl.ir.hardware.block_scale_factors import (
-    word_columns,
-)
+from wsdsl.ir.hardware.block_scale_factors import word_columns
 from wsdsl.ir.hardware.tcgen05_shapes import WARP_LANES
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Accumulator, Columns

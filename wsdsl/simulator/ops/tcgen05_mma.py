@@ -9,11 +9,7 @@ from itertools import product
 import numpy as np
 
 from wsdsl.ir import ops
-from wsdsl.ir.hardware.block_scale_factors import (
-    TILE_COLUMNS,
-    are_scaled,
-    scale_columns,
-)
+from wsdsl.ir.hardware.block_scale_factors import TILE_COLUMNS, are_scaled, scale_columns
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.hardware.wgmma_shapes import k_step, sum_of
