@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from wsdsl.codegen.addresses.lane_indices import Lanewise
@@ -127,6 +128,11 @@ class SharedAt:
     num: int
     label: str
     arrivals: int = 0
+
+    @property
+    def comment(self) -> str:
+        """The label as a comment in PTX, without characters that would end it."""
+        return "// " + re.sub(r"[^\w .-]", "_", self.label)
 
 
 @record

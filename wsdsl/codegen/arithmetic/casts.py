@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen import nvvm
 from wsdsl.codegen.arithmetic.byte_casts import bytes_to_half
 from wsdsl.codegen.arithmetic.byte_maps import bytes_of_nibbles
 from wsdsl.codegen.fragment_registers import (
@@ -71,8 +71,13 @@ def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
     if dtype.bits == 8 and is_packed(dtype, shape[1]):
         # One instruction clamps and packs two.
         pairs = zip(wide[::2], wide[1::2], strict=True)
-        packed = tuple(inline_ptx.pack_bytes(w, dtype.name, *pair) for pair in pairs)
-        return Registers(dtype, *shape, packed)
+        kind = {"i8": "s8", "u8": "u8"}[dtype.name]
+        packed: list[str] = []
+        for low, high in pairs:
+            args = [("i32", low), ("i32", high)]
+            text = w.asm_value(f"cvt.pack.sat.{kind}.s32.b32 $0, $2, $1, 0;", args, pure=True)
+            packed.append(w.value(f"trunc i32 {text} to i16"))
+        return Registers(dtype, *shape, tuple(packed))
     if not unsigned and high < I32_MAX:
         wide = [nvvm.integer_binary(w, "smin", "i32", text, str(high)) for text in wide]
     if least < low:

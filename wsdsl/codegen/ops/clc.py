@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from wsdsl.codegen.addresses.smem_addresses import item_at
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import comment
 from wsdsl.codegen.value_registers import Scalar
 from wsdsl.ir import ops
 from wsdsl.ir.ops import NOTHING_LEFT
@@ -20,7 +19,7 @@ QUERY = "clusterlaunchcontrol.query_cancel"
 def convert_clc_try_cancel(c: Context, op: ops.ClcTryCancel) -> None:
     to, on = item_at(c, op.shared, op.state), item_at(c, op.barriers, op.state)
     many = ".multicast::cluster::all" if op.ctas > 1 else ""
-    ptx = f"{ASK}{many}.b128 {to.ptx(0)}, {on.ptx(1)}; // {comment(c.shared(op.shared).label)}"
+    ptx = f"{ASK}{many}.b128 {to.ptx(0)}, {on.ptx(1)}; {c.shared(op.shared).comment}"
     c.w.asm(ptx, [to.held, on.held])
 
 

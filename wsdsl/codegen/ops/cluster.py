@@ -18,9 +18,9 @@ def convert_send_fragment(c: Context, op: SendFragment) -> None:
     w, value = c.w, c.registers(op.value)
     texts = [to_bits(w, x, value.dtype) for x in elements(w, value)]
     barrier, cta = item_at(c, op.barriers, op.state), c.scalar(op.cta).text
-    label = c.shared(op.barriers).label
+    comment = c.shared(op.barriers).comment
     for i, at in enumerate(_shared_blocks(c, op, value.columns)):
-        inline_ptx.store_remote(w, at, barrier, cta, texts[HELD * i : HELD * i + HELD], label)
+        inline_ptx.store_remote(w, at, barrier, cta, texts[HELD * i : HELD * i + HELD], comment)
 
 
 def convert_receive_fragment(c: Context, op: ReceiveFragment) -> None:

@@ -126,7 +126,7 @@ def convert_prefetch_tile(c: Context, op: PrefetchTile) -> None:
         if first + THREADS > op.rows * per_row:
             last = w.compare("slt", place, op.rows * per_row)
             there = w.binary("and", "i1", there, last)
-        inline_ptx.prefetch_global(w, pointer, there)
+        w.asm("@$1 prefetch.global.L2 [$0];", [Global(pointer).held, ("i1", there)])
 
 
 def convert_allocate_global(c: Context, op: ops.AllocateGlobal) -> None:

@@ -51,6 +51,7 @@ def convert_add_bins(c: Context, op: AddBins) -> None:
     shape = broadcast_shape([c.registers(v).shape for v in (op.value, *op.index)])
     store = GlobalStore(c, direct, value, kind, shape)
     word = _word(kind.dtype)
+    kind_of_word = "f32" if word.is_float else "u32"
     counted = value if value.dtype == word else cast(w, value, word)
     added = [to_bits(w, x, word) for x in elements(w, counted)]
     copy = w.multiply(w.binary("and", "i32", c.threads.lane, op.copies - 1), WORD)
@@ -63,7 +64,8 @@ def convert_add_bins(c: Context, op: AddBins) -> None:
         linear = _counter(w, index, limits, op.extents, store.once)
         at = At(w.add(base, w.multiply(linear, WORD * op.copies)), shared.offset)
         text = added[source_element(e, shape, value.shape)]
-        inline_ptx.add_shared(w, at, "f32" if word.is_float else "u32", text)
+        shown, args = inline_ptx.number_or_value(text)
+        w.asm(f"red.shared.add.{kind_of_word} {at.ptx(0)}, {shown};", [at.held, *args])
     beyond = [
         w.compare("ugt", size, extent)
         for size, extent in zip(sizes, op.extents, strict=True)

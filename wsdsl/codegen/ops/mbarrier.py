@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen import nvvm
 from wsdsl.codegen.addresses.smem_addresses import item_at, placed
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.inline_ptx import At, number_or_value, predicate, predicate_operand
 from wsdsl.codegen.value_registers import SharedAt, StateAt
 from wsdsl.ir import ops
 from wsdsl.ir.types import Barriers
@@ -19,7 +19,9 @@ def convert_allocate_mbarriers(c: Context, op: ops.AllocateMbarriers) -> None:
 def convert_mbarrier_init(c: Context, op: ops.MbarrierInit) -> None:
     held = c.shared(op.barriers)
     for i in range(held.num):
-        inline_ptx.barrier_init(c.w, At(c.smem, held.offset + 8 * i), held.arrivals, held.label)
+        at = At(c.smem, held.offset + 8 * i)
+        ptx = f"mbarrier.init.shared::cta.b64 {at.ptx(0)}, {held.arrivals}; {held.comment}"
+        c.w.asm(ptx, [at.held])
 
 
 def convert_fence_mbarrier_init(c: Context, op: ops.FenceMbarrierInit) -> None:
@@ -41,35 +43,64 @@ def convert_advance(c: Context, op: ops.Advance) -> None:
 
 
 def convert_mbarrier_wait(c: Context, op: ops.MbarrierWait) -> None:
-    at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
-    inline_ptx.barrier_wait(c.w, at, c.state(op.state).parity, label)
+    at, comment = item_at(c, op.barriers, op.state), c.shared(op.barriers).comment
+    ptx = (
+        "{\n.reg .pred done;\n"
+        "WAIT_${:uid}:\n"
+        f"mbarrier.try_wait.parity.shared::cta.b64 done, {at.ptx(0)}, $1; {comment}\n"
+        "@!done bra WAIT_${:uid};\n}"
+    )
+    c.w.asm(ptx, [at.held, ("i32", c.state(op.state).parity)])
 
 
 def convert_mbarrier_arrive(c: Context, op: ops.MbarrierArrive) -> None:
+    """Arrive on the CTA's barrier, or on the one at the same address in another CTA of the cluster:
+    without `.release.cluster`, which is a fence of the whole GPU and halves the speed of a GEMM.
+
+    The arrival orders reads of a pipeline stage before another CTA's copy to it: wgmma has read
+    when it is waited for, and the async proxy copies after the phase is complete. That partial
+    results of another CTA have been read when the warpgroups have synchronized (bar.sync) is an
+    assumption (docs/prover.md).
+    """
     pred = None if op.pred is None else c.scalar(op.pred).text
     if op.each_warp:
         first = c.threads.first_lane
         pred = first if pred is None else c.w.binary("and", "i1", first, pred)
     elif not op.each_thread:
         pred = c.one_thread(pred)
-    at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
+    at, comment = item_at(c, op.barriers, op.state), c.shared(op.barriers).comment
     if op.cta is None:
-        inline_ptx.barrier_arrive(c.w, at, pred, label)
-    else:
-        address = c.w.add(at.base, at.offset)
-        inline_ptx.barrier_arrive_remote(c.w, address, c.scalar(op.cta).text, pred, label)
+        ptx = f"{predicate(pred, 1)}mbarrier.arrive.shared::cta.b64 _, {at.ptx(0)}; {comment}"
+        c.w.asm(ptx, [at.held, *predicate_operand(pred)])
+        return
+    ptx = (
+        "{\n.reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, $0, $1;\n"
+        f"{predicate(pred, 2)}mbarrier.arrive.shared::cluster.b64 _, [remote]; {comment}\n}}"
+    )
+    address = c.w.add(at.base, at.offset)
+    args = [("i32", address), ("i32", c.scalar(op.cta).text)]
+    c.w.asm(ptx, [*args, *predicate_operand(pred)])
 
 
 def convert_mbarrier_arrive_expect_tx(c: Context, op: ops.MbarrierArriveExpectTx) -> None:
-    at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
-    if op.cta is None:
-        expected = str(op.tx_bytes)
-        if op.narrower is not None:
-            fewer = c.w.multiply(c.scalar(op.narrower).text, op.line_bytes)
-            expected = c.w.binary("sub", "i32", expected, fewer)
-        inline_ptx.barrier_mbarrier_arrive_expect_tx(c.w, at, expected, label)
-    else:
-        inline_ptx.expect_remote(c.w, at, c.scalar(op.cta).text, op.tx_bytes, label)
+    at, comment = item_at(c, op.barriers, op.state), c.shared(op.barriers).comment
+    if op.cta is not None:
+        arrive = "mbarrier.arrive.expect_tx.shared::cluster.b64"
+        ptx = (
+            "{\n.reg .b32 remote;\n"
+            "mapa.shared::cluster.u32 remote, $0, $1;\n"
+            f"{arrive} _, [remote+{at.offset}], {op.tx_bytes}; {comment}\n}}"
+        )
+        c.w.asm(ptx, [at.held, ("i32", c.scalar(op.cta).text)])
+        return
+    expected = str(op.tx_bytes)
+    if op.narrower is not None:
+        fewer = c.w.multiply(c.scalar(op.narrower).text, op.line_bytes)
+        expected = c.w.binary("sub", "i32", expected, fewer)
+    shown, args = number_or_value(expected)
+    ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {shown}; {comment}"
+    c.w.asm(ptx, [at.held, *args])
 
 
 def convert_initial_state(c: Context, op: ops.InitialState) -> None:

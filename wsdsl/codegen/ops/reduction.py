@@ -15,7 +15,7 @@ from wsdsl.codegen.arithmetic.float_functions import F
 from wsdsl.codegen.arithmetic.literals import f32_literal
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import column_offset, first_row, from_floats, row_offset
-from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.inline_ptx import At, operands
 from wsdsl.codegen.llvm_types import dtype_and_shape
 from wsdsl.codegen.ops.reduction_blocks import in_32_bits, join_of, reduce_blocks, wide_integer
 from wsdsl.codegen.value_registers import Registers, Shape
@@ -39,10 +39,13 @@ def convert_mma_sync(c: Context, op: MmaSync) -> None:
     """Two sums at a time, since an instruction waits for the one before it adds to."""
     a, b = ([x for v in vs for x in c.registers(v).texts] for vs in (op.a, op.b))
     dtype = c.registers(op.a[0]).dtype
+    parts = ", ".join(f"{{{operands(n, count)}}}" for n, count in ((0, 4), (4, 4), (8, 2), (10, 4)))
+    ptx = f"mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32 {parts};"
     sums = [[f32_literal(0.0)] * 4, [f32_literal(0.0)] * 4]
     for n in range(len(b) // 2):
         rows, vector = a[4 * n : 4 * n + 4], b[2 * n : 2 * n + 2]
-        sums[n % 2] = [*inline_ptx.mma_sync(c.w, dtype.name, rows, vector, sums[n % 2])]
+        args = [*(("i32", x) for x in (*rows, *vector)), *(("float", x) for x in sums[n % 2])]
+        sums[n % 2] = [*c.w.asm(ptx, args, ["float"] * 4, pure=True)]
     # Columns of the product are the same: of the first are the registers 0 and 2.
     totals = [F(c.w).add(sums[0][i], sums[1][i]) for i in (0, 2)]
     _define(c, op.result, F32, totals)
@@ -82,7 +85,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
         left, cta = op.ctas - first, w.add(within, first)
         with nullcontext() if left >= across else w.where(w.compare("ult", within, left)):
             for at, word in zip(places, words, strict=True):
-                inline_ptx.store_remote(w, at, barrier, cta, [word], shared.label)
+                inline_ptx.store_remote(w, at, barrier, cta, [word], shared.comment)
 
 
 def convert_reduce_partials(c: Context, op: ReducePartials) -> None:

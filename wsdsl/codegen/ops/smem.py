@@ -12,7 +12,7 @@ from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS, item_place, swizzled, warp_place
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, join_bytes, texts_of
-from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.inline_ptx import At, operands
 from wsdsl.codegen.llvm_types import is_packed, scalar_type
 from wsdsl.codegen.ops import mbarrier
 from wsdsl.codegen.value_registers import Registers, SharedAt
@@ -121,7 +121,9 @@ def _store_matrices(c: Context, value: Registers, to: _Panel, transposed: bool, 
         count = 4 if first + 16 <= value.columns else 2
         texts = packed[first // 4 : first // 4 + count]
         at = to.at(w, own, first, 0) if transposed else to.at(w, own, 0, 2 * first)
-        inline_ptx.stmatrix(w, at, texts, transposed)
+        ptx = f"stmatrix.sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16"
+        args = [at.held, *(("i32", x) for x in texts)]
+        w.asm(f"{ptx} {at.ptx(0)}, {{{operands(1, count)}}};", args)
 
 
 def _store_pairs(c: Context, value: Registers, to: _Panel) -> None:

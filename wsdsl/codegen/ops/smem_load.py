@@ -9,7 +9,7 @@ from wsdsl.codegen.addresses.smem_addresses import swizzled
 from wsdsl.codegen.arithmetic.bits import bools_of, from_bits, gathered
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import from_elements, texts_of
-from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.inline_ptx import At, operands
 from wsdsl.codegen.llvm_types import dtype_and_shape, is_packed
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.codegen.writer import Writer
@@ -106,7 +106,8 @@ def _matrices(c: Context, op: LoadPanels, at: At, columns: int) -> list[str]:
     for i, (panel, byte) in enumerate(_panels(op, 2, columns, 16)):
         count = 4 if 16 * (i + 1) <= columns else 2
         place = At(w.binary("xor", "i32", own, byte) if byte else own, at.offset + panel)
-        texts += inline_ptx.ldmatrix(w, place, count)
+        ptx = f"ldmatrix.sync.aligned.m8n8.x{count}.shared.b16 {{{operands(0, count)}}}"
+        texts += w.asm(f"{ptx}, {place.ptx(count)};", [place.held], ["i32"] * count)
     return texts
 
 

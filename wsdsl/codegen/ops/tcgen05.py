@@ -113,14 +113,14 @@ def _high(held: Descriptor) -> int:
 
 
 def convert_tcgen05_commit(c: Context, op: ops.Tcgen05Commit) -> None:
-    at, label = item_at(c, op.barriers, op.state), c.shared(op.barriers).label
+    at, comment = item_at(c, op.barriers, op.state), c.shared(op.barriers).comment
     ptx = f"tcgen05.commit.cta_group::{op.cta_group}.mbarrier::arrive::one.shared::cluster"
     if op.multicast is None:
-        c.w.asm(f"{ptx}.b64 {at.ptx(0)}; // {label}", [at.held])
+        c.w.asm(f"{ptx}.b64 {at.ptx(0)}; {comment}", [at.held])
         return
     mask = c.w.value(f"trunc i32 {c.scalar(op.multicast).text} to i16")
     args = [at.held, ("i16", mask)]
-    c.w.asm(f"{ptx}.multicast::cluster.b64 {at.ptx(0)}, $1; // {label}", args)
+    c.w.asm(f"{ptx}.multicast::cluster.b64 {at.ptx(0)}, $1; {comment}", args)
 
 
 def convert_tcgen05_ld(c: Context, op: ops.Tcgen05Ld) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses.smem_addresses import item_at, warp_place
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.inline_ptx import At, operands
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
@@ -22,18 +21,29 @@ def convert_tma_load(c: Context, op: TmaLoad) -> None:
         item = c.w.add(item, c.scalar(op.shift).text)
     to = At(item, shared.offset + op.offset)
     map, coordinates = _box(c, op)
-    barrier = item_at(c, op.barriers, op.state)
-    mask = None if op.multicast is None else c.scalar(op.multicast).text
-    if mask is not None:
-        mask = c.w.value(f"trunc i32 {mask} to i16")
-    cta = None if op.cta is None else c.scalar(op.cta).text
-    inline_ptx.tma_load(c.w, map, coordinates, to, barrier, mask, cta)
+    barrier, rank = item_at(c, op.barriers, op.state), len(coordinates)
+    args = [to.held, ("ptr", map), barrier.held, *(("i32", x) for x in coordinates)]
+    kind, mask, on = "", "", barrier.ptx(2)
+    if op.multicast is not None:
+        kind, mask = ".multicast::cluster", f", ${len(args)}"
+        args.append(("i16", c.w.value(f"trunc i32 {c.scalar(op.multicast).text} to i16")))
+    if op.cta is not None:
+        kind, on = ".cta_group::2", f"[on+{barrier.offset}]"
+    ptx = (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{kind} "
+        f"{to.ptx(0)}, [$1, {{{operands(3, rank)}}}], {on}{mask};"
+    )
+    if op.cta is not None:
+        mapped = f"mapa.shared::cluster.u32 on, $2, ${3 + rank};"
+        ptx = f"{{\n.reg .b32 on;\n{mapped}\n{ptx}\n}}"
+        args.append(("i32", c.scalar(op.cta).text))
+    c.w.asm(ptx, args)
 
 
 def convert_prefetch_box(c: Context, op: PrefetchBox) -> None:
     map, coordinates = _box(c, op)
     rank = len(coordinates)
-    shown = inline_ptx.operands(1, rank)
+    shown = operands(1, rank)
     ptx = f"cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile [$0, {{{shown}}}];"
     c.w.asm(ptx, [("ptr", map), *(("i32", x) for x in coordinates)])
 
@@ -54,18 +64,27 @@ def _box(c: Context, op: TmaLoad | PrefetchBox) -> tuple[str, list[str]]:
 def convert_tma_store(c: Context, op: TmaStore) -> None:
     source = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
     coordinates, map = [c.scalar(x).text for x in op.coordinates], c.pointer(op.map)
-    elected = c.threads.first_lane
     if op.lines:
         _copy_lines(c, op, source, coordinates)
         return
     lines = c.w.multiply(c.threads.warp, map.box[op.row_dim])
     coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], lines)
-    inline_ptx.tma_store(c.w, map.text, coordinates[::-1], source, elected, op.accumulate)
+    _store_box(c, op, coordinates, source, c.threads.first_lane)
+
+
+def _store_box(c: Context, op: TmaStore, at: Sequence[str], source: At, pred: str) -> None:
+    rank, map = len(at), c.pointer(op.map).text
+    ptx = (
+        f"@$2 {'cp.reduce' if op.accumulate else 'cp'}.async.bulk.tensor.{rank}d.global.shared::cta"
+        f"{'.add' if op.accumulate else ''}.bulk_group "
+        f"[$1, {{{operands(3, rank)}}}], {source.ptx(0)};"
+    )
+    c.w.asm(ptx, [source.held, ("ptr", map), ("i1", pred), *(("i32", x) for x in reversed(at))])
 
 
 def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]) -> None:
     """By a warp, from its part at `source`, what lies in front of the last line."""
-    w, map, made = c.w, c.pointer(op.map), c.made[op.map]
+    w, made = c.w, c.made[op.map]
     assert isinstance(made, MakeTensorMap)
     size = made.tensor.as_tensor.dtype.size(math.prod(made.box))
     shared, at = op.row_dim == op.line_dim, list(coordinates)
@@ -82,7 +101,7 @@ def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]
         line = w.add(before, n * WIDTH_STEP) if shared else str(n * WIDTH_STEP)
         pred = w.binary("and", "i1", c.threads.first_lane, w.compare("slt", line, end))
         part = At(source.base, source.offset + n * size)
-        inline_ptx.tma_store(w, map.text, place[::-1], part, pred, op.accumulate)
+        _store_box(c, op, place, part, pred)
 
 
 def convert_make_tensor_map(c: Context, op: MakeTensorMap) -> None:
@@ -90,12 +109,14 @@ def convert_make_tensor_map(c: Context, op: MakeTensorMap) -> None:
 
 
 def convert_tma_store_commit(c: Context, _: ops.TmaStoreCommit) -> None:
-    inline_ptx.tma_store_commit(c.w, c.threads.first_lane)
+    c.w.asm("@$0 cp.async.bulk.commit_group;", [("i1", c.threads.first_lane)])
 
 
 def convert_tma_store_wait(c: Context, op: ops.TmaStoreWait) -> None:
-    inline_ptx.tma_store_wait(c.w, op.pending, op.read, c.threads.first_lane)
+    ptx = f"@$0 cp.async.bulk.wait_group{'.read' if op.read else ''} {op.pending};"
+    c.w.asm(ptx, [("i1", c.threads.first_lane)])
 
 
 def convert_prefetch_tensor_map(c: Context, op: ops.PrefetchTensorMap) -> None:
-    inline_ptx.prefetch_tensor_map(c.w, c.pointer(op.map).text)
+    # The intrinsic is lowered to two instructions, one for the parameter space.
+    c.w.asm("prefetch.tensormap [$0];", [("ptr", c.pointer(op.map).text)])
