@@ -20,7 +20,7 @@ from tests.kernels import CASES
 from tests.runtime import test_recent
 from tests.runtime.fake_torch import Tensor
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, config
-from wsdsl.ahead import jobs, misses
+from wsdsl.ahead import jobs
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
@@ -28,6 +28,7 @@ from wsdsl.artifact import cache
 from wsdsl.background import in_fork, num_processes, spread
 from wsdsl.child_process import ROOT, ChildProcess
 from wsdsl.diagnostics import Finding
+from wsdsl.dispatch import misses
 from wsdsl.runtime import device
 
 TEXT = CASES["gemm"].text
@@ -224,7 +225,7 @@ def test_an_exit_does_not_wait() -> None:
     script = """
 import subprocess, sys
 from tests.test_ahead import gemm, job
-from wsdsl.ahead.misses import beside
+from wsdsl.dispatch.misses import beside
 from wsdsl.background import in_background
 from wsdsl.child_process import ChildProcess
 

@@ -21,7 +21,7 @@ from wsdsl import (
     kernel,
     tiles,
 )
-from wsdsl.ir.hardware.gmem import MAX_SIZE
+from wsdsl.ir.hardware.gmem_limits import MAX_SIZE
 
 SOURCE = matmul_text(
     "scaled(A: bf16[M, K], B: bf16[N, K], s: f32, C: f32[M, N])",

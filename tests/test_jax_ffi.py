@@ -141,7 +141,9 @@ def test_call_for_gpu_has_aliases(jax, monkeypatch) -> None:
     driver, load = Driver(), ctypes.CDLL
     monkeypatch.setattr(ctypes, "CDLL", lambda n: driver if n == "libcuda.so.1" else load(n))
     monkeypatch.setattr(jax, "local_devices", lambda **_: [SimpleNamespace(local_hardware_id=0)])
-    monkeypatch.setattr("wsdsl.jax_ffi.TracedCall.prepare", lambda *_: ("code", driver.call))
+    monkeypatch.setattr(
+        "wsdsl.dispatch.jax_ffi.TracedCall.prepare", lambda *_: ("code", driver.call)
+    )
     traced = jax.jit(MADE.scatter).trace(jax.numpy.ones((4, 16)), jax.numpy.arange(4))
     text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert re.search(r"custom_call @wsdsl_scatter_\w{64}\(%arg0, %arg1, %\d+\)", text)

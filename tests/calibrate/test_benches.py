@@ -7,6 +7,7 @@ import pytest
 from tests.calibrate.fake_gpu import FakeGpu
 from wsdsl.artifact.versions import find_ptxas
 from wsdsl.calibrate import (
+    barrier_latency,
     dram,
     issue,
     kernels,
@@ -14,8 +15,7 @@ from wsdsl.calibrate import (
     latency,
     power,
     rings,
-    smem,
-    synchronization,
+    smem_bandwidth,
     tensor,
 )
 from wsdsl.calibrate.asm import PATIENCE
@@ -84,7 +84,7 @@ def test_tensor_cores():
 
 def test_smem():
     # 512 threads, 8 accesses of 16 bytes, at 128 bytes a cycle.
-    found = smem.measure(FakeGpu(lambda kernel, count, _: count * 512))
+    found = smem_bandwidth.measure(FakeGpu(lambda kernel, count, _: count * 512))
     assert found == approx(smem_read_bytes=128)
 
 
@@ -94,7 +94,7 @@ def test_what_shares_smem_is_what_each_byte_beside_costs(share):
         products, beside = count * 4 * 3072, arguments[0] * 16384
         return (max(products, beside) + share * min(products, beside)) / 128
 
-    found = smem.measure_sharing(FakeGpu(taken))
+    found = smem_bandwidth.measure_sharing(FakeGpu(taken))
     assert found == {"smem_fill_sharing": pytest.approx(share, rel=1e-3)}
 
 
@@ -117,9 +117,9 @@ def test_barriers():
               "sends": 131072 / 14, "hand_over": 3000, "counter": 700}  # fmt: skip
     gpu = FakeGpu(lambda kernel, count, _: cycles[kernel.name] * count)
     found = (
-        synchronization.measure(gpu)
-        | synchronization.measure_cluster(gpu)
-        | synchronization.measure_hand_over(gpu)
+        barrier_latency.measure(gpu)
+        | barrier_latency.measure_cluster(gpu)
+        | barrier_latency.measure_hand_over(gpu)
     )
     assert found == approx(
         mbarrier_cycles=40, named_barrier_cycles=30, cluster_barrier_cycles=190,

@@ -8,7 +8,7 @@ import pytest
 from tests.codegen.ptx_interpreter import Memory, Program
 from tests.codegen.support import kernel_of, ptx_of
 from wsdsl.codegen.launch_signature import PointerArgument, SizeArgument, StrideArgument, signature
-from wsdsl.ir.hardware.gmem import L2_LINE
+from wsdsl.ir.hardware.gmem_limits import L2_LINE
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, line_swizzle, panel_address, swizzle_address
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import DTYPES

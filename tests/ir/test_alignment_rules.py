@@ -3,7 +3,7 @@
 import pytest
 
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.verify import alignment, verifier
+from wsdsl.ir.verify import vector_alignment, verifier
 
 COPY = """
 kernel sample @ scheduled (%X: tensor<bf16[M, N]>, %i: i32) {
@@ -26,7 +26,7 @@ kernel sample @ scheduled (%X: tensor<bf16[M, N]>, %i: i32) {
 
 
 def faults(text: str) -> list[str]:
-    rules = verifier.rules_of(alignment)
+    rules = verifier.rules_of(vector_alignment)
     return [fault for rule in rules for _, fault in rule(parse_kernel(text))]
 
 

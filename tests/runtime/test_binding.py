@@ -8,7 +8,7 @@ import wsdsl
 from tests.kernels import CASES
 from wsdsl.codegen.launch_signature import access_of
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.hardware.gmem import MAX_SIZE
+from wsdsl.ir.hardware.gmem_limits import MAX_SIZE
 
 BF16 = ml_dtypes.bfloat16
 KERNEL = CASES["gemm"].kernel

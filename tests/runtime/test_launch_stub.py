@@ -15,7 +15,7 @@ import pytest
 from wsdsl.dispatch import callee
 from wsdsl.dispatch import kernel as dispatch_kernel
 from wsdsl.runtime.native import launch_stub as stub
-from wsdsl.runtime.native import machine_code
+from wsdsl.runtime.native import native_code
 from wsdsl.runtime.native import repeated_calls as repeat
 from wsdsl.runtime.native.launch_table import Api
 from wsdsl.schedule import Schedule
@@ -426,10 +426,10 @@ def test_functions_are_created_while_all_forget() -> None:
 
 def test_machine_code_is_cached_by_its_sources(monkeypatch, tmp_path: Path) -> None:
     keys = list[Any]()
-    monkeypatch.setattr(machine_code, "kept", lambda key, *_: keys.append(key) or b"code")
-    machine_code.cached("f", bytes)
-    for name in machine_code.SOURCES:
+    monkeypatch.setattr(native_code, "kept", lambda key, *_: keys.append(key) or b"code")
+    native_code.cached("f", bytes)
+    for name in native_code.SOURCES:
         tmp_path.joinpath(name).touch()
-    monkeypatch.setattr(machine_code, "__file__", str(tmp_path / "module.py"))
-    machine_code.cached("f", bytes)
+    monkeypatch.setattr(native_code, "__file__", str(tmp_path / "module.py"))
+    native_code.cached("f", bytes)
     assert keys[0] != keys[1]

@@ -18,7 +18,7 @@ from tests.runtime.fake_driver import MAIN, FakeDriver
 from wsdsl.artifact.artifact import Access
 from wsdsl.artifact.signature import MapArgument, PointerArgument, ScalarArgument, Signature
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.hardware.gmem import L2_LINE
+from wsdsl.ir.hardware.gmem_limits import L2_LINE
 from wsdsl.ir.types import DTYPES
 from wsdsl.lowering.heuristics import padding
 from wsdsl.runtime.arrays import copies

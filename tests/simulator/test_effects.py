@@ -30,7 +30,7 @@ from wsdsl.ir.ops import Tcgen05Dealloc, TmemColumns
 from wsdsl.ir.verify.attribute_agreement import reach
 from wsdsl.ir.verify.threads import THREADS, threads_of
 from wsdsl.kernels import quantized
-from wsdsl.prover.memory import smem
+from wsdsl.prover.memory import smem_accesses
 from wsdsl.prover.memory.gmem_regions import GlobalPlaces
 from wsdsl.prover.prove import prove
 from wsdsl.simulator import simulation
@@ -243,7 +243,7 @@ def test_prover_takes_the_accesses_of_runs(name: str, monkeypatch: pytest.Monkey
         return spied
 
     for kind in ("read", "write"):
-        known = getattr(smem, kind)
+        known = getattr(smem_accesses, kind)
         for module in [*sys.modules.values()]:
             if vars(module).get(kind) is known:
                 monkeypatch.setattr(module, kind, spy(kind, known))

@@ -15,7 +15,7 @@ class Process(ChildProcess):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        super().__init__("wsdsl.ahead.compile_child")
+        super().__init__("wsdsl.dispatch.compile_job")
 
     def run(self, job: Job) -> Made | Failed:
         with self._lock:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wsdsl.artifact.artifact import Declaration
-from wsdsl.ir.hardware.gmem import COPY_WORD, L2_LINE
+from wsdsl.ir.hardware.gmem_limits import COPY_WORD, L2_LINE
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.types import Tensor
 from wsdsl.lazy import cached_property

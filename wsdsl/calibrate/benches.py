@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from wsdsl.calibrate import dram, issue, kernels, l2, latency, power, smem, synchronization, tensor
+from wsdsl.calibrate import (
+    barrier_latency,
+    dram,
+    issue,
+    kernels,
+    l2,
+    latency,
+    power,
+    smem_bandwidth,
+    tensor,
+)
 from wsdsl.calibrate.asm import Kernel
 from wsdsl.calibrate.gpu import Gpu
 
@@ -21,12 +31,12 @@ def benches(power_seconds: float) -> tuple[Bench, ...]:
     return (
         Bench("card", kernels.measure_card, kernels.CARD_KERNELS),
         Bench("tensor", tensor.measure, tensor.KERNELS),
-        Bench("smem", smem.measure, smem.KERNELS),
-        Bench("smem_sharing", smem.measure_sharing, smem.SHARING_KERNELS),
+        Bench("smem", smem_bandwidth.measure, smem_bandwidth.KERNELS),
+        Bench("smem_sharing", smem_bandwidth.measure_sharing, smem_bandwidth.SHARING_KERNELS),
         Bench("issue", issue.measure, issue.KERNELS),
-        Bench("barriers", synchronization.measure, synchronization.KERNELS),
-        Bench("cluster", synchronization.measure_cluster, synchronization.CLUSTER_KERNELS),
-        Bench("hand_over", synchronization.measure_hand_over, synchronization.HAND_OVER_KERNELS),
+        Bench("barriers", barrier_latency.measure, barrier_latency.KERNELS),
+        Bench("cluster", barrier_latency.measure_cluster, barrier_latency.CLUSTER_KERNELS),
+        Bench("hand_over", barrier_latency.measure_hand_over, barrier_latency.HAND_OVER_KERNELS),
         Bench("latency", latency.measure, latency.KERNELS),
         Bench("kernels", kernels.measure, kernels.KERNELS),
         Bench("l2", l2.measure, l2.KERNELS),

@@ -13,16 +13,16 @@ from wsdsl.diagnostics import CompileError, LaunchError, counted
 from wsdsl.dispatch.callee import Callee
 from wsdsl.dispatch.compiled import Compiled
 from wsdsl.dispatch.execution import runs_simulated
-from wsdsl.ir.hardware.gmem import MAX_SIZE, is_size
+from wsdsl.ir.hardware.gmem_limits import MAX_SIZE, is_size
 from wsdsl.lazy import cached_property, remember
 from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from wsdsl.ahead.misses import Misses
     from wsdsl.artifact.artifact import Access, Declaration, StandIns
     from wsdsl.artifact.shape_bucket import ShapeBucket
+    from wsdsl.dispatch.misses import Misses
     from wsdsl.dispatch.variants import Variants
     from wsdsl.ir import op as ir
     from wsdsl.records.entry import Asked
@@ -274,7 +274,7 @@ class Serving(Callee):
 
     @cached_property
     def _misses(self) -> Misses:
-        from wsdsl.ahead.misses import Misses
+        from wsdsl.dispatch.misses import Misses
 
         return Misses(self.name, self._variants, lambda: self._text)
 

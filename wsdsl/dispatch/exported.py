@@ -27,7 +27,7 @@ def load_exported(folder: str | Path) -> Exported:
     manifest of another version.
     """
     from wsdsl.export.manifest import read
-    from wsdsl.runtime.native.machine_code import add_shipped
+    from wsdsl.runtime.native.native_code import add_shipped
 
     manifest = read(Path(folder))
     add_shipped(*manifest.native)

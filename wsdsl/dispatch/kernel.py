@@ -201,7 +201,7 @@ class Kernel(Serving):
         WsdslError if the name is registered with another kernel. Calls raise LaunchError under
         vmap, and without a `backward` for arguments that require a gradient.
         """
-        from wsdsl.torch_op import register
+        from wsdsl.dispatch.torch_op import register
 
         return register(self, name, backward)
 
@@ -425,7 +425,7 @@ class Kernel(Serving):
             return done[0]
         schedule = self._given(schedule)
         if look is None and "jax" in sys.modules:
-            from wsdsl.jax_ffi import call_traced, is_traced
+            from wsdsl.dispatch.jax_ffi import call_traced, is_traced
 
             if is_traced(args):
                 return call_traced(self, args, schedule, stream, exact)

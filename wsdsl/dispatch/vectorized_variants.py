@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dispatch.compiled import Compiled
 from wsdsl.dispatch.dispatcher import Serving, ServingT
-from wsdsl.ir.hardware.gmem import L2_LINE
+from wsdsl.ir.hardware.gmem_limits import L2_LINE
 
 if TYPE_CHECKING:
     from wsdsl.ir import op as ir

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from wsdsl.frontend import typed_tree
 from wsdsl.ir.analysis.intervals import Interval, image
-from wsdsl.ir.hardware.gmem import MAX_SIZE
+from wsdsl.ir.hardware.gmem_limits import MAX_SIZE
 from wsdsl.ir.types import I32
 from wsdsl.lazy import of_each
 from wsdsl.record import record

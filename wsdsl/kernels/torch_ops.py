@@ -11,11 +11,11 @@ from itertools import count
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from wsdsl.dispatch.torch_op import DEVICES, define, library, torch_dtype
 from wsdsl.dynamo import is_traced
 from wsdsl.kernels.gemm.matmul_dtypes import dtype_of
 from wsdsl.kernels.matmul_gradients import matmul_backward, operands_of, stored_backward
 from wsdsl.runtime.arrays.interop import has_gradient
-from wsdsl.torch_op import DEVICES, define, library, torch_dtype
 
 MATMUL = (
     "Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, Tensor? bias, Tensor? residual, "

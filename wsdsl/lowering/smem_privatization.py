@@ -24,7 +24,7 @@ from typing import Any
 
 from wsdsl.diagnostics import Finding, counted
 from wsdsl.ir.analysis.tensor_accesses import touches
-from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
+from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.ops import AddBins, AllocateShared, ClearBins, Contract, Store, StoreBins, StoreGlobal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
+from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import line_swizzle
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, Region, Value, once, walk

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.artifact.artifact import Access
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.ir.hardware.gmem import MAX_SIZE
+from wsdsl.ir.hardware.gmem_limits import MAX_SIZE
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.types import DType, Tensor, Value
 from wsdsl.runtime.arrays import views

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from wsdsl.artifact.signature import Signature
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.hardware.gmem import MAX_SIZE
+from wsdsl.ir.hardware.gmem_limits import MAX_SIZE
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.arrays.streams import MAX_STREAMS, Place, place_of

@@ -11,7 +11,7 @@ from wsdsl.ir.op import Op
 from wsdsl.simulator.recorded_effects import recorder
 from wsdsl.simulator.reference.bound_arrays import Arguments
 from wsdsl.simulator.state.gmem_races import GlobalAccesses
-from wsdsl.simulator.state.mbarriers import Barrier, Meeting
+from wsdsl.simulator.state.mbarrier_state import Barrier, Meeting
 from wsdsl.simulator.state.semaphores import Flags
 from wsdsl.simulator.state.smem_bytes import SharedMemory
 from wsdsl.simulator.state.tmem_cells import TensorMemory

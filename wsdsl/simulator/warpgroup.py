@@ -15,7 +15,7 @@ from wsdsl.ir.verify.threads import misplaced
 from wsdsl.simulator.cta import Cta, Recent
 from wsdsl.simulator.recorded_effects import Effect, Kind, Space, thread_numbers
 from wsdsl.simulator.simulation_error import SimulationError
-from wsdsl.simulator.state.mbarriers import Barrier
+from wsdsl.simulator.state.mbarrier_state import Barrier
 from wsdsl.simulator.state.register_fragments import RegisterOperands
 from wsdsl.simulator.state.smem_bytes import Region, SharedMemory
 from wsdsl.simulator.state.smem_races import Access, Conflict, ThreadAccess

@@ -28,7 +28,7 @@ from wsdsl.schedule import Schedule
 from wsdsl.tune import measuring_process as arenas
 from wsdsl.tune.call_description import Argument, Spec
 from wsdsl.tune.candidates import USUAL, candidates
-from wsdsl.tune.keeping import Keeping
+from wsdsl.tune.measurement_log import Keeping
 from wsdsl.tune.measuring_process import Arena
 from wsdsl.tune.memory import ALIGN
 from wsdsl.tune.result import Trial, Tuned

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from wsdsl.codegen.llvm_types import scalar_type
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
+from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.types import DType
 
 REDUCTIONS = {name: {"i32": "s32"}.get(name, name) for name in ADDED_ATOMICALLY}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir.analysis.tensor_accesses import touches
-from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
+from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.histogram_layout import counter_bytes
 from wsdsl.ir.op import Kernel, Problem, Value, operands, walk
 from wsdsl.ir.ops import AddBins, ClearBins, Partition, StoreBins

@@ -47,11 +47,10 @@ from wsdsl.ir.printer import IR_HINT, print_head
 from wsdsl.ir.rewriter import definitions
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tile, Value
 from wsdsl.ir.verify import (
-    alignment,
     attribute_agreement,
     attribute_ranges,
     clc_responses,
-    copies,
+    copy_boxes,
     fragment_lanes,
     launch_widths,
     mma_operands,
@@ -63,6 +62,7 @@ from wsdsl.ir.verify import (
     synchronization,
     threads,
     tmem_accesses,
+    vector_alignment,
     workspaces,
 )
 
@@ -263,7 +263,7 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
         overlapping_tiles.overlapping_grids_only_write,
         *rules_of(
             attribute_agreement, fragment_lanes, synchronization, early_start, mma_operands,
-            tmem_accesses, scale_factors, clc_responses, copies, alignment, launch_widths,
+            tmem_accesses, scale_factors, clc_responses, copy_boxes, vector_alignment, launch_widths,
             privatized_bins,
         ),
     ),

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 
-from wsdsl.ir.hardware.gmem import COPY_WORD, L2_LINE
+from wsdsl.ir.hardware.gmem_limits import COPY_WORD, L2_LINE
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.hardware.wgmma_shapes import K_BYTES, MAX_COLUMNS, ROWS, k_step

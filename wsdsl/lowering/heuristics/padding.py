@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection
 
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.hardware.gmem import whole_lines
+from wsdsl.ir.hardware.gmem_limits import whole_lines
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Sizes, Tensor
 from wsdsl.lowering.cost_model.predict import predict

@@ -17,7 +17,7 @@ from wsdsl.prover.machine.state_canonicalization import Canonical, Seen
 from wsdsl.prover.machine.symbolic_terms import Term, test_of
 from wsdsl.prover.memory.gmem_order import check_global_order
 from wsdsl.prover.memory.load_bounds import check_load_bounds
-from wsdsl.prover.memory.smem import spans_of
+from wsdsl.prover.memory.smem_accesses import spans_of
 from wsdsl.prover.protocols.cluster_groups import groups_of
 from wsdsl.prover.protocols.split_k import check_split_k_protocol
 from wsdsl.record import record

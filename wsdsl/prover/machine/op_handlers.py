@@ -6,7 +6,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.op import THREADS, Op, by_op, effects
 from wsdsl.prover.machine import scalars
 from wsdsl.prover.machine.instructions import Run
-from wsdsl.prover.memory import smem, tmem, wgmma
+from wsdsl.prover.memory import smem_accesses, tmem, wgmma_operands
 from wsdsl.prover.memory.smem_effects import access_smem
 from wsdsl.prover.protocols import cta_barriers, mbarriers
 
@@ -26,6 +26,6 @@ HANDLERS: dict[type[Op], Run] = {
     ),
     **dict.fromkeys((ops.MakeTensorMap, ops.Tcgen05Alloc, ops.TmemColumns), scalars.nothing),
     **dict.fromkeys((ops.GriddepWait, ops.GriddepLaunchDependents), scalars.nothing),
-    **by_op(smem, wgmma, scalars, tmem),
+    **by_op(smem_accesses, wgmma_operands, scalars, tmem),
     **by_op(cta_barriers, mbarriers),
 }

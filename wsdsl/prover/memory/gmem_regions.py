@@ -16,7 +16,7 @@ from wsdsl.ir.analysis.tensor_accesses import Touch
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Fragment, Tile
-from wsdsl.ir.verify.copies import reach_of_boxes
+from wsdsl.ir.verify.copy_boxes import reach_of_boxes
 from wsdsl.prover.machine.linear import WARPGROUP, Linear, Sums
 from wsdsl.prover.memory.gmem_accesses import Access, Along, Further, Place, by_warpgroup
 

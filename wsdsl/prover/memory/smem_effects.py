@@ -13,7 +13,7 @@ from wsdsl.prover.machine.instructions import LOCAL, SEEN, Instruction
 from wsdsl.prover.machine.machine import ALL, ELECTED, WARPS, Agent, Machine
 from wsdsl.prover.machine.model import Array
 from wsdsl.prover.machine.scalars import fresh
-from wsdsl.prover.memory.smem import (
+from wsdsl.prover.memory.smem_accesses import (
     EVERY,
     destinations,
     item_in,

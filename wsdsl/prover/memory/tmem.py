@@ -27,7 +27,7 @@ from wsdsl.prover.machine.control_flow import truth
 from wsdsl.prover.machine.instructions import LOCAL, SEEN, Instruction
 from wsdsl.prover.machine.machine import ALL, Agent, Group, Machine, union
 from wsdsl.prover.machine.model import Array
-from wsdsl.prover.memory.smem import (
+from wsdsl.prover.memory.smem_accesses import (
     destinations,
     item_in,
     item_of,
@@ -37,7 +37,7 @@ from wsdsl.prover.memory.smem import (
     write,
 )
 from wsdsl.prover.memory.smem_effects import read_by_threads
-from wsdsl.prover.memory.wgmma import UNWRITTEN, Descriptor, read_operand, waited_for
+from wsdsl.prover.memory.wgmma_operands import UNWRITTEN, Descriptor, read_operand, waited_for
 from wsdsl.prover.protocols.mbarriers import (
     STALE,
     STALE_ELECTED,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from wsdsl.artifact.artifact import Access
-from wsdsl.ir.hardware.gmem import COPY_WORD, L2_LINE, whole_lines
+from wsdsl.ir.hardware.gmem_limits import COPY_WORD, L2_LINE, whole_lines
 from wsdsl.record import record
 from wsdsl.runtime import driver
 from wsdsl.runtime.arrays.views import ArrayView, normalise, tma_faults

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wsdsl.ir.hardware.gmem import MAX_SIZE
+from wsdsl.ir.hardware.gmem_limits import MAX_SIZE
 from wsdsl.ir.types import Tensor, Value
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.arrays.views import ArrayView, contiguous_strides, normalise

@@ -20,7 +20,7 @@ from typing import Any
 from wsdsl.dynamo import skip_marked
 from wsdsl.runtime.native import launch_table as layout
 from wsdsl.runtime.native.launch_table import Api, Entry, Kind, Site
-from wsdsl.runtime.native.machine_code import cached, code_of, key_of
+from wsdsl.runtime.native.native_code import cached, code_of, key_of
 from wsdsl.runtime.native.recorded_launches import Repeatable, recordings
 from wsdsl.schedule import Schedule
 

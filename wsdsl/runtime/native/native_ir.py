@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from wsdsl.runtime.native.machine_code import executable
+from wsdsl.runtime.native.native_code import executable
 
 WORD, I32, F64, F32 = ir.IntType(64), ir.IntType(32), ir.DoubleType(), ir.FloatType()
 CONFIG_STREAM = 32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.ir import ops
-from wsdsl.simulator.state.mbarriers import NUM_NAMED, Meeting
+from wsdsl.simulator.state.mbarrier_state import NUM_NAMED, Meeting
 from wsdsl.simulator.warpgroup import Blocked, Steps, Warpgroup
 
 

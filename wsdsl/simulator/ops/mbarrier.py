@@ -7,7 +7,7 @@ from typing import Any
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op
 from wsdsl.ir.types import Barriers
-from wsdsl.simulator.state.mbarriers import Barrier, RemoteArrival
+from wsdsl.simulator.state.mbarrier_state import Barrier, RemoteArrival
 from wsdsl.simulator.warpgroup import Blocked, State, Steps, Warpgroup
 
 

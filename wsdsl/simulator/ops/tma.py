@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.verify.copies import place_of_box
+from wsdsl.ir.verify.copy_boxes import place_of_box
 from wsdsl.simulator.ops.gmem import access_global, check_repeated
 from wsdsl.simulator.ops.smem import aligned
 from wsdsl.simulator.recorded_effects import Kind

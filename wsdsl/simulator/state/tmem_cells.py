@@ -19,7 +19,7 @@ from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS, LANES, WARP_LANES
 from wsdsl.ir.op import Op
 from wsdsl.ir.ops import Tcgen05Commit, Tcgen05Mma
 from wsdsl.simulator.reference.arithmetic import Array
-from wsdsl.simulator.state.mbarriers import Barrier, RemoteArrival
+from wsdsl.simulator.state.mbarrier_state import Barrier, RemoteArrival
 from wsdsl.simulator.state.smem_bytes import Region
 from wsdsl.simulator.state.smem_races import Access, SharedAccesses
 from wsdsl.simulator.state.vector_clocks import Clock, Clocks

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.reference.arithmetic import Array
-from wsdsl.simulator.state.mbarriers import Barrier
+from wsdsl.simulator.state.mbarrier_state import Barrier
 from wsdsl.simulator.state.smem_bytes import Region
 from wsdsl.simulator.state.smem_races import CopyIn
 from wsdsl.simulator.state.vector_clocks import Clock

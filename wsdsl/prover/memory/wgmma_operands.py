@@ -15,7 +15,7 @@ from wsdsl.prover.machine.control_flow import truth
 from wsdsl.prover.machine.instructions import LOCAL, Instruction
 from wsdsl.prover.machine.machine import ALL, Agent, Group, Machine, Registers, union
 from wsdsl.prover.machine.model import Array
-from wsdsl.prover.memory.smem import item_in, joined, known_to_each, read
+from wsdsl.prover.memory.smem_accesses import item_in, joined, known_to_each, read
 from wsdsl.record import record
 
 UNWRITTEN = "unwritten"

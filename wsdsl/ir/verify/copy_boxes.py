@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from wsdsl.ir import ops
-from wsdsl.ir.hardware.gmem import ADDED_ATOMICALLY
+from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import box_fault
 from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP

@@ -1,4 +1,4 @@
-"""`python -m wsdsl.ahead.compile_child`: a process that reads jobs and writes compiled kernels."""
+"""`python -m wsdsl.dispatch.compile_job`: a process that reads jobs and writes compiled kernels."""
 
 from importlib import import_module
 
