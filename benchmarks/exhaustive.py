@@ -40,6 +40,7 @@ from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.serialization import Entry, from_bytes, to_bytes
 from wsdsl.artifact.versions import emitter
 from wsdsl.diagnostics import WsdslError
+from wsdsl.dispatch.compile_child import compile_job
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.records.entry import parse_schedule
 from wsdsl.runtime.arrays.alignment import contiguous
@@ -106,14 +107,16 @@ class Search:
         sizes, key = tuple(sorted(self.sizes.items())), self.kernel._variants.key
         jobs = [Job(self.text, key, s, sizes, (), (), exact=True) for s in asked]
         goes_on, limit = (lambda: time.monotonic() < until), self.means.compile_limit
-        for job, made in compiled(jobs, self.processes, goes_on, limit, self.means.start):
+        for job, made in compiled(
+            jobs, compile_job, self.processes, goes_on, limit, self.means.start
+        ):
             assert job.schedule is not None
             trial = Trial(job.schedule)
             if isinstance(made, Failed):
                 trial.failure = made.findings[0].message
-            elif from_bytes(self.text, made.kept).value[0].schedule != job.schedule:
+            elif from_bytes(self.text, made.entry).value[0].schedule != job.schedule:
                 trial.failure = "it has too few registers"
-            yield trial, None if isinstance(made, Failed) or trial.failure else made.kept
+            yield trial, None if isinstance(made, Failed) or trial.failure else made.entry
 
     def _heard(self, trial: Trial) -> None:
         if not trial.is_incumbent:

@@ -20,7 +20,6 @@ from tests.kernels import CASES
 from tests.runtime import test_recent
 from tests.runtime.fake_torch import Tensor
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, config
-from wsdsl.ahead import jobs
 from wsdsl.ahead.jobs import Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
@@ -29,6 +28,7 @@ from wsdsl.background import in_fork, num_processes, spread
 from wsdsl.child_process import ROOT, ChildProcess
 from wsdsl.diagnostics import Finding
 from wsdsl.dispatch import misses
+from wsdsl.dispatch.compile_child import compile_job
 from wsdsl.runtime import device
 
 TEXT = CASES["gemm"].text
@@ -52,7 +52,7 @@ class Beside:
     def run(self, job: Job) -> Any:
         self.asked.append(job)
         assert self.let.wait(60)
-        return Failed((Finding("it is broken"),)) if self.failing else jobs.run(job)
+        return Failed((Finding("it is broken"),)) if self.failing else compile_job(job)
 
 
 card = test_recent.card
@@ -165,7 +165,7 @@ def test_on_miss_is_a_word() -> None:
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[Process]:
-    made = Process()
+    made = Process(compile_job)
     yield made
     made.close()
 
@@ -174,7 +174,7 @@ def job(**changes: Any) -> Job:
     kernel = gemm()
     sizes = (("K", K), ("M", 33), ("N", N))
     made = Job(str(kernel.tile_ir), None, None, sizes, (), ())
-    return replace(made, knobs=made.knobs | {"ptxas": "off"}, **changes)
+    return replace(made, config=made.config | {"ptxas": "off"}, **changes)
 
 
 @pytest.mark.parametrize("num", [1, 3])
@@ -185,7 +185,7 @@ def test_a_process_makes_what_this_one_would(process: Process, num: int) -> None
     with config.override(ptxas="off"):
         own = kernel.compile(kernel.dispatched_schedule(M=33, N=N, K=K), **dict(made.sizes))
         other = gemm("acc")
-        made.adopt(other._variants, asked)
+        other._variants.adopt_result(asked, made)
         found = other._variants.found(None, dict(M=33, N=N, K=K), (), ())
         assert found is not None and found.is_built and found.ptx == own.ptx
 
@@ -206,7 +206,7 @@ def test_what_a_process_refuses(process: Process) -> None:
 
 
 def test_a_process_that_is_gone() -> None:
-    made = Process()
+    made = Process(compile_job)
     os.kill(made.process.pid, signal.SIGKILL)
     found = made.run(job())
     assert isinstance(found, Failed) and "has ended" in str(found.error())

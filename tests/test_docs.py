@@ -13,7 +13,7 @@ import pytest
 import wsdsl
 from benchmarks import speed_chart
 from wsdsl.cli import main
-from wsdsl.config import KNOBS, override
+from wsdsl.config import OPTIONS, override
 from wsdsl.runtime.device import gpu_available
 
 ROOT = Path(__file__).parents[1]
@@ -114,9 +114,9 @@ def test_performance_page_shows_predicted_timeline(tmp_path, monkeypatch, capsys
     assert shown in capsys.readouterr().out
 
 
-def test_language_page_lists_the_knobs():
+def test_language_page_lists_the_options():
     text = (DOCS / "language.md").read_text()
-    rows = [f"| `{knob.variable}` | {knob.expected} | {knob.doc} |" for knob in KNOBS]
+    rows = [f"| `{option.variable}` | {option.expected} | {option.doc} |" for option in OPTIONS]
     assert re.findall(r"^\| `WSDSL_.*$", text, re.MULTILINE) == rows
 
 

@@ -13,7 +13,7 @@ import wsdsl
 from tests.runtime import test_recent
 from tests.test_ahead import gemm, on_card
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, config, parse, precompiling
-from wsdsl.ahead import compiling
+from wsdsl.dispatch import compile_child
 from wsdsl.kernels import matmul
 from wsdsl.runtime.native.recorded_launches import recorder
 
@@ -116,7 +116,7 @@ def test_block_launches_nothing_on_gpu(card: test_recent.Card) -> None:
 
 
 def test_failure_of_processes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "run", lambda job: 1 // 0)
+    monkeypatch.setattr(compile_child, "compile_job", lambda job: 1 // 0)
     monkeypatch.setattr(sys, "executable", "absent")
     with pytest.raises(CompileError, match=r"could be started: .* 'absent'"):
         parse(TEXT).add.precompile(M=512)

@@ -28,8 +28,8 @@ from wsdsl.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from wsdsl import kernels
-    from wsdsl.ahead.precompile import precompiling as precompiling
     from wsdsl.dispatch.exported import load_exported as load_exported
+    from wsdsl.dispatch.precompiling import precompiling as precompiling
     from wsdsl.runtime.arrays.packed import Packed as Packed
 
 
@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"wsdsl.{name}")
     homes = {
         "Packed": "wsdsl.runtime.arrays.packed",
-        "precompiling": "wsdsl.ahead.precompile",
+        "precompiling": "wsdsl.dispatch.precompiling",
         "load_exported": "wsdsl.dispatch.exported",
     }
     if name in homes:

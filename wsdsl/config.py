@@ -6,7 +6,7 @@ and docs/language.md list them.
         ...
 
 A value that does not parse is a WsdslError that says what is expected. The environment is read at
-each `get`, so a knob that is set after the import counts too.
+each `get`, so an option that is set after the import counts too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _overrides: ContextVar[Mapping[str, Any]] = ContextVar("wsdsl_config", default=N
 
 
 @dataclass(frozen=True)
-class Knob(Generic[T]):
+class Option(Generic[T]):
     """One environment variable; `parse` converts its text to a value or raises ValueError.
     `renamed_from`: its deprecated name, without WSDSL_, in lower case.
     """
@@ -39,8 +39,8 @@ class Knob(Generic[T]):
     default: T
     expected: str
     doc: str
-    found: Callable[[], T] | None = None
-    """Gives the default, where that is found in the environment too."""
+    find_default: Callable[[], T] | None = None
+    """Returns the default, if it depends on the environment too."""
     renamed_from: str | None = None
 
     @property
@@ -61,7 +61,7 @@ class Knob(Generic[T]):
         if self.name in overrides:
             return overrides[self.name]
         if not (text := self.text):
-            return self.default if self.found is None else self.found()
+            return self.default if self.find_default is None else self.find_default()
         try:
             return self.parse(text)
         except (ValueError, RuntimeError):  # the latter of `~` without a home
@@ -71,15 +71,15 @@ class Knob(Generic[T]):
 
 @contextmanager
 def override(**values: Any) -> Generator[None]:
-    """Set knobs by their lower-case names, `override(backend="gpu")`, for the block's duration."""
-    for knob in KNOBS:
-        if (old := knob.renamed_from) in values:
-            deprecate(f"override({old}=…)", f"override({knob.name}=…)")
-            values[knob.name] = values.pop(old)
-    unknown = sorted(values.keys() - {k.name for k in KNOBS})
+    """Set options in a block, by their lower-case names: `override(backend="gpu")`."""
+    for option in OPTIONS:
+        if (old := option.renamed_from) in values:
+            deprecate(f"override({old}=…)", f"override({option.name}=…)")
+            values[option.name] = values.pop(old)
+    unknown = sorted(values.keys() - {k.name for k in OPTIONS})
     if unknown:
-        known = ", ".join(k.name for k in KNOBS)
-        raise WsdslError(f"WS0008 the knob {unknown[0]!r} is unknown", hint=f"use one of {known}")
+        known = ", ".join(k.name for k in OPTIONS)
+        raise WsdslError(f"WS0008 the option {unknown[0]!r} is unknown", hint=f"use one of {known}")
     token = _overrides.set({**_overrides.get(), **values})
     try:
         yield
@@ -120,7 +120,7 @@ def _mebibytes(text: str) -> int:
     return int(text)
 
 
-PTXAS = Knob[str](
+PTXAS = Option[str](
     "WSDSL_PTXAS",
     str,
     "",
@@ -128,28 +128,28 @@ PTXAS = Knob[str](
     'The ptxas to use; "off" leaves assembling to the driver. '
     "Unset: the one of the wheel nvidia-cuda-nvcc, else of PATH, else of CUDA_HOME.",
 )
-DUMP = Knob[Path | None](
+DUMP = Option[Path | None](
     "WSDSL_DUMP",
     _directory,
     None,
     'a directory, or "off"',
     "Write each kernel's IR after each pass, LLVM IR, PTX and SASS to this directory.",
 )
-BACKEND = Knob[Backend](
+BACKEND = Option[Backend](
     "WSDSL_BACKEND",
     _backend,
     "auto",
     '"auto", "gpu" or "simulator"',
     "Where kernels on NumPy arrays run: on a GPU if one is found (auto), on the GPU, simulated.",
 )
-ALLOW_SPILLS = Knob[bool](
+ALLOW_SPILLS = Option[bool](
     "WSDSL_ALLOW_SPILLS",
     _flag,
     False,
     "0 or 1",
     "Accept kernels whose registers ptxas spills to local memory (default: a CompileError).",
 )
-CACHE_DIR = Knob[Path | None](
+CACHE_DIR = Option[Path | None](
     "WSDSL_CACHE_DIR",
     lambda text: (folder := _directory(text)) and folder.absolute(),
     None,
@@ -158,14 +158,14 @@ CACHE_DIR = Knob[Path | None](
     "Unset: wsdsl in XDG_CACHE_HOME, else in ~/.cache.",
     _users_cache,
 )
-CACHE_MIB = Knob[int](
+CACHE_MIB = Option[int](
     "WSDSL_CACHE_MIB",
     _mebibytes,
     1024,
     "a number of MiB",
     "Limit of WSDSL_CACHE_DIR in MiB; the least recently used kernels are removed first.",
 )
-VERIFY = Knob[bool](
+VERIFY = Option[bool](
     "WSDSL_VERIFY",
     _flag,
     False,
@@ -173,7 +173,7 @@ VERIFY = Knob[bool](
     "Run the IR verifier after every pass, not only at the end of each level.",
 )
 
-TUNING_CACHE = Knob[bool](
+TUNING_CACHE = Option[bool](
     "WSDSL_TUNING_CACHE",
     _flag,
     True,
@@ -182,6 +182,6 @@ TUNING_CACHE = Knob[bool](
     renamed_from="records",
 )
 
-KNOBS: tuple[Knob[Any], ...] = (
+OPTIONS: tuple[Option[Any], ...] = (
     PTXAS, DUMP, BACKEND, ALLOW_SPILLS, CACHE_DIR, CACHE_MIB, VERIFY, TUNING_CACHE,
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Deprecated name of `wsdsl.config`."""
 
 from wsdsl.config import *  # noqa: F403
-from wsdsl.config import TUNING_CACHE, deprecate
+from wsdsl.config import OPTIONS, TUNING_CACHE, deprecate
 
-RECORDS = TUNING_CACHE
+KNOBS, RECORDS = OPTIONS, TUNING_CACHE
 deprecate("wsdsl.knobs", "wsdsl.config")

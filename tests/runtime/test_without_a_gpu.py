@@ -14,11 +14,11 @@ def test_the_doctor_tells_what_to_do() -> None:
     assert all(row.hint for row in rows if not row.ok)
 
 
-def test_the_doctor_tells_of_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_lists_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSDSL_BACKEND", "cpu")
     monkeypatch.setenv("WSDSL_DUMP", "here")
     rows = {row.name: row for row in doctor()}
-    assert all(knob.doc in rows[knob.variable].found for knob in config.KNOBS)
+    assert all(option.doc in rows[option.variable].found for option in config.OPTIONS)
     assert rows["WSDSL_DUMP"].ok and "'here'" in rows["WSDSL_DUMP"].found
     assert not rows["WSDSL_BACKEND"].ok and "expected" in rows["WSDSL_BACKEND"].hint
 
@@ -34,13 +34,13 @@ def test_a_gpu_that_is_asked_for_and_not_there(monkeypatch: pytest.MonkeyPatch) 
         assert execution.runs_simulated()
 
 
-def test_a_knob_that_does_not_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_that_does_not_parse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSDSL_BACKEND", "cpu")
     with pytest.raises(WsdslError, match=r"WSDSL_BACKEND is 'cpu'; expected"):
         config.BACKEND.get()
 
 
-def test_unknown_knobs_are_named() -> None:
+def test_unknown_options_are_named() -> None:
     with pytest.raises(WsdslError, match="is unknown"), config.override(backened="gpu"):
         pass
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from wsdsl.ahead.jobs import Failed, Job, Made
+from wsdsl.ahead.jobs import Built, Failed, Job
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.serialization import Entry, from_bytes, to_bytes
 from wsdsl.diagnostics import Finding
@@ -98,7 +98,7 @@ class InThisProcess:
     asked: ClassVar[list[Schedule]] = []
     ended = False
 
-    def run(self, job: Job) -> Made | Failed:
+    def run(self, job: Job) -> Built | Failed:
         assert job.schedule is not None
         InThisProcess.asked.append(job.schedule)
         if job.schedule.stages == 14:
@@ -109,7 +109,7 @@ class InThisProcess:
             return Failed((Finding("the compiling process has ended"),))
         artifact = from_bytes(job.text, InThisProcess.today).value[1]
         held = Choice(job.schedule), replace(artifact, schedule=job.schedule)
-        return Made(job.sizes, to_bytes(Entry(job.text, "", held)))
+        return Built(job.sizes, to_bytes(Entry(job.text, "", held)))
 
     def close(self) -> None:
         self.ended = True

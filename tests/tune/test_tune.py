@@ -18,10 +18,10 @@ from tests.case_data import rejects
 from tests.records.recorded import make_gemm
 from tests.tune.fakes import InThisProcess
 from wsdsl import Kernel, Schedule, config
-from wsdsl.ahead import compiling
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.serialization import Entry, to_bytes
 from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError
+from wsdsl.dispatch import compile_child
 from wsdsl.kernels.gemm import matmul_call
 from wsdsl.kernels.gemm.matmul_source import kernel_of
 from wsdsl.records import card
@@ -98,7 +98,7 @@ def test_the_quickest_wins_and_is_chosen(database: Database) -> None:
 
 
 def test_executor_compiles_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "run", InThisProcess().run)
+    monkeypatch.setattr(compile_child, "compile_job", InThisProcess().run)
     with ThreadPoolExecutor(2) as executor:
         tuned = tune(make_gemm(), like(256), like(192), executor=executor)
     assert tuned.schedule == like(192) and InThisProcess.asked == [like(256), like(192)]

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from wsdsl.ahead.jobs import Failed, Job, Made, run
+from wsdsl.ahead.jobs import Built, CompileJob, Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.diagnostics import Finding
 
@@ -20,21 +20,23 @@ LIMIT_SECONDS = 60.0
 POLL_SECONDS = 0.2
 MAX_FORKED = 4
 """Maximum number of processes per job; ptxas takes as long as the rest with four."""
-Ready = queue.Queue[tuple[Job, Made | Failed]]
+Ready = queue.Queue[tuple[Job, Built | Failed]]
 
 
 def compiled(
     jobs: Sequence[Job],
+    compile_job: CompileJob,
     processes: int,
     goes_on: Callable[[], bool] = lambda: True,
     limit: float = LIMIT_SECONDS,
-    start: Callable[[], Process] = Process,
+    start: Callable[[], Process] | None = None,
     executor: Executor | None = None,
-) -> Generator[tuple[Job, Made | Failed]]:
+) -> Generator[tuple[Job, Built | Failed]]:
     """Yield results in the order in which they are ready, while it `goes_on`; closing the generator
-    cancels the rest. An `executor` replaces the processes; the limit does not apply to it.
+    cancels the rest. `compile_job` runs in processes that `start` returns, or in an `executor`, to
+    which the limit does not apply.
     """
-    with closing(Compiler(processes, limit, start, executor)) as compiler:
+    with closing(Compiler(compile_job, processes, limit, start, executor)) as compiler:
         for job in jobs:
             compiler.add(job)
         yield from compiler.results(goes_on)
@@ -45,13 +47,14 @@ class Compiler:
 
     def __init__(
         self,
+        compile_job: CompileJob,
         processes: int,
         limit: float,
-        start: Callable[[], Process] = Process,
+        start: Callable[[], Process] | None = None,
         executor: Executor | None = None,
     ) -> None:
-        self._processes, self._limit = processes, limit
-        self._start, self._executor = start, executor
+        self._compile_job, self._processes, self._limit = compile_job, processes, limit
+        self._start, self._executor = start or partial(Process, compile_job), executor
         self._left, self._ready = queue.SimpleQueue[Job | None](), Ready()
         self._ends, self._lock = list[Callable[[], object]](), threading.Lock()
         self._num_added = self._num_done = self._num_threads = 0
@@ -64,9 +67,9 @@ class Compiler:
             self.prepare(self._num_added)
         else:
             try:
-                future = self._executor.submit(run, job)
+                future = self._executor.submit(self._compile_job, job)
             except RuntimeError as error:  # it is shut down
-                future = Future[Made | Failed]()
+                future = Future[Built | Failed]()
                 future.set_exception(error)
             self._ends.append(future.cancel)
             future.add_done_callback(partial(self._report, job))
@@ -79,7 +82,7 @@ class Compiler:
 
     def results(
         self, goes_on: Callable[[], bool] = lambda: True
-    ) -> Generator[tuple[Job, Made | Failed]]:
+    ) -> Generator[tuple[Job, Built | Failed]]:
         """Of the jobs that are added before this, while it `goes_on`."""
         num_yielded = 0
         while num_yielded < self._num_added and goes_on():
@@ -120,7 +123,7 @@ class Compiler:
             self._ends.append(child.close)
             return child
 
-    def _run(self, child: Process, job: Job) -> Made | Failed:
+    def _run(self, child: Process, job: Job) -> Built | Failed:
         watchdog = threading.Timer(self._limit, child.close)
         watchdog.start()
         idle = self._processes // max(1, self._num_added - self._num_done)
@@ -131,7 +134,7 @@ class Compiler:
             made = Failed((Finding(f"WS1035 compilation exceeded {self._limit:.0f} s"),))
         return made
 
-    def _report(self, job: Job, future: Future[Made | Failed]) -> None:
+    def _report(self, job: Job, future: Future[Built | Failed]) -> None:
         try:
             made = future.result()
         except Exception as error:

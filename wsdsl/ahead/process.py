@@ -1,23 +1,23 @@
-"""A process that compiles, seen from the one that asks it."""
+"""The parent's end of a child process that compiles."""
 
 from __future__ import annotations
 
 import pickle
 import threading
 
-from wsdsl.ahead.jobs import Failed, Job, Made
+from wsdsl.ahead.jobs import Built, CompileJob, Failed, Job
 from wsdsl.child_process import ChildProcess
 from wsdsl.diagnostics import Finding
 
 
 class Process(ChildProcess):
-    """One job at a time."""
+    """Runs `python -m` of the module of `compile_job`, on one job at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, compile_job: CompileJob) -> None:
         self._lock = threading.Lock()
-        super().__init__("wsdsl.dispatch.compile_job")
+        super().__init__(compile_job.__module__)
 
-    def run(self, job: Job) -> Made | Failed:
+    def run(self, job: Job) -> Built | Failed:
         with self._lock:
             try:
                 self.send(job)
@@ -25,7 +25,7 @@ class Process(ChildProcess):
             except (OSError, EOFError, pickle.UnpicklingError, ValueError):
                 message = f"WS1032 the compiling process has ended (exit status {self.end()})"
                 return Failed((Finding(message),))
-        assert isinstance(found, Made | Failed)
+        assert isinstance(found, Built | Failed)
         return found
 
     @property

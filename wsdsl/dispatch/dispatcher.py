@@ -200,6 +200,7 @@ class Serving(Callee):
         from wsdsl.ahead.jobs import Job
         from wsdsl.ahead.precompile import combinations, compile_all
         from wsdsl.artifact.shape_bucket import exact_bucket
+        from wsdsl.dispatch.compile_child import compile_job
 
         self._check_names(sizes)
         asked = dict[tuple[Serving, "Asked"], dict["ShapeBucket", None]]()
@@ -213,7 +214,9 @@ class Serving(Callee):
             for kernel, each in asked
         ]
         variants = [kernel._variants for kernel, _ in asked]
-        compile_all(f"precompile {self.name}", list(zip(variants, jobs)), processes, executor)
+        compile_all(
+            f"precompile {self.name}", zip(variants, jobs), compile_job, processes, executor
+        )
         found = {request: request[0]._variants.at_hand(request[1]) for request in asked}
         return {key: (asked[key], made) for key, made in found.items() if made is not None}
 

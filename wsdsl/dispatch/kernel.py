@@ -16,7 +16,7 @@ from wsdsl.diagnostics import LaunchError, TypeCheckError, WsdslError, did_you_m
 from wsdsl.dispatch.callee import called, repeated
 from wsdsl.dispatch.compiled import Compiled
 from wsdsl.dispatch.dispatcher import OnMiss, Serving
-from wsdsl.dispatch.vectorized_variants import OfForm, form_of, serving_form
+from wsdsl.dispatch.vectorized_variants import OfForm, serving_form
 from wsdsl.dynamo import opaque
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
@@ -319,9 +319,9 @@ class Kernel(Serving):
         """
         from pathlib import Path
 
-        from wsdsl.export.write import export
+        from wsdsl.dispatch.export_variants import export
 
-        return export(self, Path(folder), sizes, self._given(schedule), archs, form_of)
+        return export(self, Path(folder), sizes, self._given(schedule), archs)
 
     # Tuning ---------------------------------------------------------------------------------------
 
@@ -371,6 +371,7 @@ class Kernel(Serving):
         return self._tuned(call, schedule, **how)
 
     def _tuned(self, call: Call, schedule: Schedule | None, **how: Any) -> Tuned:
+        from wsdsl.dispatch.compile_child import compile_job
         from wsdsl.runtime.native.repeated_calls import forget_all
         from wsdsl.tune.tuning import Question, tune
 
@@ -383,11 +384,11 @@ class Kernel(Serving):
         alignment = self._alignment(call, schedule, exact=self.exact)
         asked = self._variants.asked if self.exact else self._variants.serving
         today = self._variants.made(asked(schedule, call.dims, *alignment))
-        question = Question(
-            self.name, self._variants, str(self.tile_ir), call, schedule, *alignment, today
-        )
-        tuned = tune(question, **how)
+        source = self.declaration, self._variants.key, self._text
+        question = Question(self.name, *source, call, schedule, *alignment, today.artifact)
+        tuned = tune(question, compile_job, **how)
         if tuned.winner is not None:
+            self._variants.forget_choices()
             self._called.clear()
             self._forget()
             forget_all()

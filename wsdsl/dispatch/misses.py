@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.ahead.jobs import Failed, Job, knobs_now
+from wsdsl.ahead.jobs import Failed, Job, current_config
 from wsdsl.ahead.process import Process
 from wsdsl.artifact.shape_bucket import shape_bucket
 from wsdsl.background import in_background
 from wsdsl.diagnostics import LaunchError, warn
+from wsdsl.dispatch.compile_child import compile_job
 from wsdsl.dispatch.compiled import Compiled
 from wsdsl.dispatch.variants import Variants
 from wsdsl.records.entry import Asked
@@ -62,7 +63,7 @@ class Misses:
         mine = object()
         if self._first.setdefault(asked, mine) is mine:
             given = schedule, tuple(found.sizes.items()), *alignment
-            now = knobs_now()
+            now = current_config()
             self._asked[asked] = in_background(lambda: self._compile(now, *given))
         job = self._asked.get(asked)
         failed = job.exception() if job and job.done() else None
@@ -72,11 +73,11 @@ class Misses:
             warn(f"{told}\n  calls run kernels that are compiled for other sizes")
 
     def _compile(self, now: Mapping[str, Any], *given: Any) -> None:
-        job = Job(self._text(), self._variants.key, *given, knobs=now)
+        job = Job(self._text(), self._variants.key, *given, config=now)
         made = beside().run(job)
         if isinstance(made, Failed):
             raise made.error()
-        made.adopt(self._variants, job)
+        self._variants.adopt_result(job, made)
 
 
 def alike(
@@ -136,5 +137,5 @@ atexit.register(_close)
 def beside() -> Process:
     with _Own.lock:
         if _Own.process is None:
-            _Own.process = Process()
+            _Own.process = Process(compile_job)
         return _Own.process

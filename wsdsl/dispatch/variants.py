@@ -10,8 +10,10 @@ from itertools import islice
 from weakref import WeakSet
 
 from wsdsl import config
+from wsdsl.ahead.jobs import Built, Job
 from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, Refused, StandIns
 from wsdsl.artifact.cache import kept, look
+from wsdsl.artifact.serialization import from_bytes
 from wsdsl.artifact.shape_bucket import beside_rows, is_round, row_range, shape_bucket
 from wsdsl.artifact.versions import artifact_key, assembler, digest, digest_of
 from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError, of_default
@@ -272,6 +274,23 @@ class Variants:
         code = self._code_of(asked, choice)
         artifact = look(artifact_key(self._code_key(*code)), Artifact)
         return artifact and self.adopt(asked, choice, artifact)
+
+    def is_built(self, job: Job) -> bool:
+        """Check whether a job's kernel is built, in this process or on disk."""
+        given = job.schedule, dict(job.sizes), job.unaligned, job.padded
+        if not job.exact:
+            return self.found(*given) is not None
+        return self.at_hand(self.asked(*given, shared=job.shared)) is not None
+
+    def adopt_result(self, job: Job, result: Built) -> None:
+        """Adopt the kernel that another process compiled."""
+        choice, artifact = from_bytes(job.text, result.entry).value
+        alignment = job.unaligned, job.padded
+        if result.representatives:
+            bucket = job.schedule, dict(job.sizes), *alignment
+            self.stand_ins(*bucket, adopted=result.representatives)
+        asked = self.asked(job.schedule, dict(result.sizes), *alignment, shared=result.shared)
+        self.adopt(asked, choice, artifact)
 
     def _choose(self, asked: Asked, compiled: Compiled) -> Compiled:
         return remember(self.choices, asked, compiled, MAX_CHOICES)

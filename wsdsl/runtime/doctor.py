@@ -39,7 +39,7 @@ def doctor() -> list[Row]:
         _nvdisasm(),
         *_gpu(),
         *(_optional(name) for name in ("torch", "cupy", "jax")),
-        *(_knob(knob) for knob in config.KNOBS),
+        *(_option(option) for option in config.OPTIONS),
     ]
 
 
@@ -55,14 +55,14 @@ def _optional(name: str) -> Row:
     return Row(name, True, "installed" if held else "not installed; optional, for its arrays")
 
 
-def _knob(knob: config.Knob[Any]) -> Row:
-    text = knob.text
-    found = f"{f'is {text!r}' if text else 'not set'}. {knob.doc}"
+def _option(option: config.Option[Any]) -> Row:
+    text = option.text
+    found = f"{f'is {text!r}' if text else 'not set'}. {option.doc}"
     try:
-        knob.get()
+        option.get()
     except WsdslError as error:
-        return Row(knob.variable, False, found, error.findings[0].message)
-    return Row(knob.variable, True, found)
+        return Row(option.variable, False, found, error.findings[0].message)
+    return Row(option.variable, True, found)
 
 
 def _ptxas() -> Row:

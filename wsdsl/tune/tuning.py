@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wsdsl.ahead.compiling import compiled
-from wsdsl.ahead.jobs import Failed, Job, Made
+from wsdsl.ahead.jobs import Built, CompileJob, Failed, Job
 from wsdsl.ahead.process import Process
 from wsdsl.ahead.progress import Bar
-from wsdsl.artifact.artifact import Access, Choice
+from wsdsl.artifact.artifact import Access, Artifact, Choice, Declaration
 from wsdsl.artifact.serialization import Entry, from_bytes, to_bytes
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import ScheduleError
@@ -37,9 +37,6 @@ from wsdsl.tune.successive_halving import Race, name_of
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from wsdsl.dispatch.compiled import Compiled
-    from wsdsl.dispatch.variants import Variants
-
 MOST_PROCESSES = 16
 
 
@@ -51,7 +48,7 @@ class Means:
 
     card: str = arenas.CUDA
     limit: float = arenas.LIMIT_SECONDS
-    start: Callable[[], Process] = Process
+    start: Callable[[], Process] | None = None
     compile_limit: float = 60.0
 
 
@@ -60,20 +57,24 @@ USUAL_MEANS = Means()
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A kernel and a call of it; `today`: the compiled kernel that such calls run now."""
+    """A kernel and a call of it; `today`: the artifact that such calls run now; `key`: the cache
+    key of the source.
+    """
 
     name: str
-    variants: Variants
+    declaration: Declaration
+    key: str | None
     text: str
     call: Call
     given: Schedule | None
     unaligned: tuple[str, ...]
     padded: tuple[str, ...]
-    today: Compiled
+    today: Artifact
 
 
 def tune(
     question: Question,
+    compile_job: CompileJob,
     *,
     seconds: float = 60.0,
     candidates: Sequence[Schedule] | int | None = None,
@@ -95,11 +96,11 @@ def tune(
         by_name[name].failure = why
         keeping.write(by_name[name])
 
-    spec = spec_of(question.text, question.call, question.variants.declaration.access)
+    spec = spec_of(question.text, question.call, question.declaration.access)
     arena = Arena(spec, failed, means.card, means.limit)
     q, dims = question, dict(question.call.dims)
     asked = Asked(q.given, tuple(dims.items()), q.unaligned, q.padded)
-    key = key_of(q.variants.declaration, asked)
+    key = key_of(q.declaration, asked)
     keeping = Keeping(question.name, key, dims, arena.about)
     try:
         race = Race(arena, incumbent, keeping.write, time.monotonic, begin + seconds)
@@ -107,7 +108,7 @@ def tune(
         left = [t for t in trials if not keeping.recall(t, incumbent)]
         bar = Bar(f"tune {question.name}", len(left)) if progress else None
         try:
-            _try_out(question, race, left, means, bar, executor)
+            _try_out(question, compile_job, race, left, means, bar, executor)
             winner = race.finish(trials)
         finally:
             if bar:
@@ -116,7 +117,6 @@ def tune(
         arena.close()
     if winner is not None:
         keeping.choose(winner)
-        question.variants.forget_choices()
     tuned = Tuned(
         question.name,
         dims,
@@ -139,7 +139,7 @@ def _schedules(question: Question, asked: Sequence[Schedule] | int | None) -> li
     from wsdsl.lowering.pipeline import scheduled_tile
 
     q, tile = question, parse_kernel(question.text)
-    static = tuple((d, q.call.dims[d]) for d in q.variants.declaration.exact_dims)
+    static = tuple((d, q.call.dims[d]) for d in q.declaration.exact_dims)
     tile = dataclasses.replace(tile, sizes=static, unaligned=q.unaligned, padded=q.padded)
     if asked is None or isinstance(asked, int):
         return candidates(tile, q.given, q.call.dims, USUAL if asked is None else asked)
@@ -155,12 +155,13 @@ def _schedules(question: Question, asked: Sequence[Schedule] | int | None) -> li
 
 
 def _kept(question: Question) -> bytes:
-    held = Choice(question.today.schedule), question.today.artifact
+    held = Choice(question.today.schedule), question.today
     return to_bytes(Entry(question.text, "", held))
 
 
 def _try_out(
     question: Question,
+    compile_job: CompileJob,
     race: Race,
     trials: Sequence[Trial],
     means: Means,
@@ -169,12 +170,10 @@ def _try_out(
 ) -> None:
     q, sizes = question, tuple(sorted(question.call.dims.items()))
     by_schedule = {t.schedule: t for t in trials}
-    jobs = [
-        Job(q.text, q.variants.key, t.schedule, sizes, q.unaligned, q.padded, True) for t in trials
-    ]
+    jobs = [Job(q.text, q.key, t.schedule, sizes, q.unaligned, q.padded, True) for t in trials]
     processes = min(MOST_PROCESSES, num_cpus())
-    limits = race.has_time, means.compile_limit
-    ready = compiled(jobs, processes, *limits, means.start, executor)
+    limits = processes, race.has_time, means.compile_limit
+    ready = compiled(jobs, compile_job, *limits, means.start, executor)
     for job, made in ready:
         assert job.schedule is not None
         trial = by_schedule[job.schedule]
@@ -182,8 +181,8 @@ def _try_out(
         if fault:
             trial.failure = fault
         elif race.has_time():
-            assert isinstance(made, Made)
-            race.try_out(trial, made.kept)
+            assert isinstance(made, Built)
+            race.try_out(trial, made.entry)
         if bar:
             best = min((t.ratio for t in trials if t.samples and not t.failure), default=1.0)
             bar.step(f"fastest {100 * (best - 1):+.1f} % versus the current schedule")
@@ -192,10 +191,10 @@ def _try_out(
     ready.close()
 
 
-def _fault(trial: Trial, text: str, made: Made | Failed) -> str:
+def _fault(trial: Trial, text: str, made: Built | Failed) -> str:
     if isinstance(made, Failed):
         return made.findings[0].message
-    choice: Choice = from_bytes(text, made.kept).value[0]
+    choice: Choice = from_bytes(text, made.entry).value[0]
     if choice.schedule != trial.schedule:
         return choice.notes[0] if choice.notes else "replaced by another schedule"
     return ""
