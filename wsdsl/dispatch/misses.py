@@ -1,5 +1,5 @@
-"""`on_miss="nearest"`: a call of a class of sizes that nothing is compiled for is served at once by
-what is compiled for the nearest sizes, while a process beside this one compiles what is better.
+"""`on_miss="nearest"`: a call of a shape bucket without a compiled kernel runs the kernel of the
+nearest sizes at once, while a child process compiles a better one.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from wsdsl.lazy import after_fork
 
 
 class Misses:
-    """Of one kernel: what is being compiled for calls that others serve."""
+    """The compile jobs of one kernel in the background, for calls that other variants run."""
 
     def __init__(self, name: str, variants: Variants, text: Callable[[], str]) -> None:
-        """`text`: of the kernel at the level TILE."""
+        """`text` returns the kernel's text at the level TILE."""
         self.name, self._variants, self._text = name, variants, text
         self._asked: dict[tuple[object, ...], Future[None]] = {}
         self._first: dict[tuple[object, ...], object] = {}
-        """Of threads that want the same one asks for it; a lock might be held in a fork."""
+        """One thread starts the job of each bucket; a fork might inherit a locked lock."""
         self._told: set[tuple[object, ...]] = set()
 
     def served(
         self, call: Call, schedule: Schedule | None, alignment: Alignment
     ) -> tuple[Compiled, bool] | None:
-        """What runs the call, and whether that is what its class is compiled to; None where nothing
-        can that is compiled.
+        """Return the compiled kernel of a call, and whether it is that of the call's shape bucket;
+        None if no compiled kernel is legal.
         """
         own = self._variants.found(schedule, call.dims, *alignment)
         if own is not None:
@@ -57,7 +57,7 @@ class Misses:
         return nearest, False
 
     def _ask(self, call: Call, schedule: Schedule | None, alignment: Alignment) -> None:
-        """Have it compiled, once; tell, once, that this failed."""
+        """Start one compile job per bucket; warn once if it fails."""
         found = shape_bucket(self._variants.declaration, call.dims)
         asked = os.getpid(), schedule, found, *alignment
         mine = object()
@@ -83,7 +83,7 @@ class Misses:
 def alike(
     variants: Variants, schedule: Schedule | None, sizes: Mapping[str, int], *alignment: *Alignment
 ) -> list[Compiled]:
-    """What is made and takes these sizes and tensors, the one for the nearest sizes first."""
+    """Return the built kernels for these sizes and tensors, by increasing distance of sizes."""
 
     def distance(asked: Asked) -> float:
         return sum(abs(math.log2((1 + sizes.get(d, 0)) / (1 + n))) for d, n in asked.sizes)
@@ -99,7 +99,7 @@ def alike(
 
 
 def is_legal(compiled: Compiled, call: Call) -> bool:
-    """Whether a kernel that takes the call's tensors takes its sizes too, on its GPU."""
+    """Check whether a kernel for the call's tensors is legal for its sizes, on its GPU."""
     from wsdsl.runtime.device import num_sms_of
     from wsdsl.runtime.launcher import num_ctas, num_slots
 
@@ -113,7 +113,7 @@ def is_legal(compiled: Compiled, call: Call) -> bool:
 
 
 class _Own:
-    """The process that compiles for this one. A fork of this one starts its own."""
+    """The child process that compiles; a fork of this process starts another one."""
 
     process: Process | None = None
     lock = threading.Lock()

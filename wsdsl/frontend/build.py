@@ -1,4 +1,4 @@
-"""Lark's tree -> syntax tree. What the grammar takes but the language refuses is found here."""
+"""Lark's tree -> syntax tree. Reports programs that are in the grammar but not in the language."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Kind = Literal["kernel", "function"]
 
 
 class Builder:
-    """Builds one source's tree; `findings` gathers what is refused.
+    """Builds the tree of one source, and collects `findings`.
 
-    `kind` is that of a Python function whose decorators were left out of the source.
+    `kind` is that of a Python function, whose source here lacks its decorators.
     """
 
     def __init__(self, source: Source, kind: Kind | None = None) -> None:
@@ -39,13 +39,13 @@ class Builder:
         self.kind: Kind | None = kind
         self.findings: list[Finding] = []
         self.at: Loc | None = None
-        """The statement that is being built, should it be nested too deeply."""
+        """The current statement, for an error about its nesting depth."""
 
-    def refuse(self, message: str, loc: Loc, hint: str = "") -> None:
+    def report(self, message: str, loc: Loc, hint: str = "") -> None:
         self.findings.append(Finding(message, loc, hint))
 
     def _twice(self, named: str, loc: Loc) -> None:
-        self.refuse(f"WS0117 {named} occurs twice", loc, "rename or remove one of them")
+        self.report(f"WS0117 {named} occurs twice", loc, "rename or remove one of them")
 
     def loc(self, at: Tree[Token] | Token) -> Loc:
         place: Meta | Token = at.meta if _is_tree(at) else at  # type: ignore[assignment]
@@ -77,7 +77,7 @@ class Builder:
             wrong = [n for n in introduced or [] if not (n.isidentifier() and n.isascii())]
             if wrong:
                 hint = 'use A-Z a-z 0-9 _ in names, as in dims("M N K")'
-                self.refuse(f"WS0118 `{wrong[0]}` cannot name a dimension", self.loc(right), hint)
+                self.report(f"WS0118 `{wrong[0]}` cannot name a dimension", self.loc(right), hint)
                 return
             if names and introduced is not None and len(names) == len(introduced):
                 module.dims.update(zip(names, introduced, strict=True))
@@ -85,7 +85,7 @@ class Builder:
             if names and introduced is not None:
                 given, named = counted(len(introduced), "dimension"), counted(len(names), "name")
                 hint = 'write one name per dimension, as in `M, N = dims("M N")`'
-                self.refuse(f"WS0119 {given} cannot be assigned to {named}", self.loc(tree), hint)
+                self.report(f"WS0119 {given} cannot be assigned to {named}", self.loc(tree), hint)
                 return
             before = len(self.findings)
             value = constant(self.expr(right))
@@ -94,7 +94,7 @@ class Builder:
                 return
             del self.findings[before:]
         message = "WS0120 this is not a kernel, a function, dims(…) or a constant"
-        self.refuse(message, self.loc(tree), "move it into a kernel, or write NAME = number")
+        self.report(message, self.loc(tree), "move it into a kernel, or write NAME = number")
 
     def _plain_names(self, tree: Tree[Token]) -> list[str] | None:
         parts = _trees(tree) if tree.data == "tuple" else [tree]
@@ -130,16 +130,16 @@ class Builder:
             if kind not in ("kernel", "function"):
                 message = f"WS0121 `@{kind}` is not a decorator of the language"
                 hint = "write @kernel above a kernel, @function above a function that it calls"
-                self.refuse(message, self.loc(dotted), hint)
+                self.report(message, self.loc(dotted), hint)
                 return "kernel"
             kinds.append(kind)
             if _is_tree(call) and _trees(call):
                 message = "WS0122 a decorator takes no arguments in a file or string"
                 hint = "pass the schedule to the compiler: --set, or compile(schedule=…)"
-                self.refuse(message, self.loc(call), hint)
+                self.report(message, self.loc(call), hint)
         if kinds not in (["kernel"], ["function"]):
             message = f"WS0123 `{name}` is neither a kernel nor a function"
-            self.refuse(message, loc, "write either @kernel or @function above the def")
+            self.report(message, loc, "write either @kernel or @function above the def")
         return "function" if kinds == ["function"] else "kernel"
 
     def _check_returns(
@@ -152,7 +152,7 @@ class Builder:
                     self._no_return(kind, statement)
                 elif position != len(body) - 1:
                     message = "WS0124 `return` is not the last statement"
-                    self.refuse(message, statement.loc, "remove the statements after it")
+                    self.report(message, statement.loc, "remove the statements after it")
             elif isinstance(statement, s.For):
                 self._check_returns(kind, statement.body, inner=True)
             elif isinstance(statement, s.If):
@@ -164,7 +164,7 @@ class Builder:
         else:
             block = "a loop or an `if`"
             hint = "assign to a name in it and return that name at the end of the function"
-        self.refuse(f"WS0125 {block} cannot have a `return`", statement.loc, hint)
+        self.report(f"WS0125 {block} cannot have a `return`", statement.loc, hint)
 
     # Statements
 
@@ -206,7 +206,7 @@ class Builder:
         value = self.expr(right)
         if len(targets) != 1:
             message = f"WS0126 `{op}` takes exactly one target"
-            self.refuse(message, self.loc(left), f"write one `{op}` per line")
+            self.report(message, self.loc(left), f"write one `{op}` per line")
             return []
         return [s.Augmented(targets[0], str(op)[:-1], value, loc=loc, op_loc=self.loc(op))]
 
@@ -217,7 +217,7 @@ class Builder:
             inner = _trees(part)[0] if part.data == "group" else part
             if inner.data not in ("name", "subscript"):
                 message = "WS0127 only a name or an indexed tensor can be assigned to"
-                self.refuse(message, self.loc(part), "write `acc = …` or `C[m, n] = …`")
+                self.report(message, self.loc(part), "write `acc = …` or `C[m, n] = …`")
             else:
                 made.append(self.expr(inner))
         return tuple(made)
@@ -230,7 +230,7 @@ class Builder:
                 targets.append(s.Name(str(part.children[0]), loc=self.loc(part)))
             else:
                 message = "WS0128 a loop variable must be a name"
-                self.refuse(message, self.loc(part), "write `for m, n in tiles(M, N):`")
+                self.report(message, self.loc(part), "write `for m, n in tiles(M, N):`")
         start, end = tree.meta, source.meta
         loc = self.source.loc(start.line, start.column, end.end_line, end.end_column)
         return s.For(tuple(targets), self.expr(source), self.suite(body), loc=loc)
@@ -266,13 +266,13 @@ class Builder:
                 value = number(str(tree.children[0]))
                 if value is None:
                     message = "WS0129 this number does not fit any element type"
-                    self.refuse(message, loc, NUMBERS_HINT)
+                    self.report(message, loc, NUMBERS_HINT)
                 return s.Number(0 if value is None else value, loc=loc)
             case "constant":
                 return s.Number(str(tree.children[0]) == "True", loc=loc)
             case "string":
                 hint = "write types and `inf` without quotes, and remarks as # comments"
-                self.refuse("WS0130 a kernel cannot contain strings", loc, hint)
+                self.report("WS0130 a kernel cannot contain strings", loc, hint)
                 return s.Number(0, loc=loc)
             case "group":
                 return replace(self.expr(_trees(tree)[0]), loc=loc)
@@ -301,7 +301,7 @@ class Builder:
         assert _is_tree(left) and isinstance(op, Token) and _is_tree(right)
         if more:
             message = f"WS0131 a comparison takes 2 values, not {2 + len(more) // 2}"
-            self.refuse(message, loc, "compare in pairs: (a <= b) & (b < c)")
+            self.report(message, loc, "compare in pairs: (a <= b) & (b < c)")
         return s.Binary(str(op), self.expr(left), self.expr(right), loc=loc, op_loc=self.loc(op))
 
     def _call(self, tree: Tree[Token], loc: Loc) -> s.Expr:
@@ -320,13 +320,13 @@ class Builder:
             else:
                 if keywords:
                     message = "WS0132 a positional argument follows a keyword argument"
-                    self.refuse(
+                    self.report(
                         message, self.loc(a), "write keyword arguments last: max(x, over=k)"
                     )
                 args.append(self.expr(a))
         if function.data == "name" and function.children[0] == "print":
             del self.findings[quiet:]
-            self.refuse("WS0133 a kernel cannot print", loc, meant("print"))
+            self.report("WS0133 a kernel cannot print", loc, meant("print"))
         return s.Call(self.expr(function), tuple(args), tuple(keywords), loc=loc)
 
 

@@ -1,4 +1,4 @@
-"""Statements: what is assigned, carried by loops, merged after ifs, stored. All errors at once."""
+"""Check statements: assignments, names that loops carry, merges after ifs, stores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wsdsl.ir.types import BOOL, DTYPES, Tensor, Tile
 
 
 def check(definition: s.Definition, scope: Scope) -> typed_tree.TypedKernel:
-    """The typed kernel. TypeCheckError with everything that is wrong, in source order."""
+    """Return the typed kernel. TypeCheckError with all errors, in source order."""
     report = Report()
     kernel = Checker(report, scope, definition).kernel()
     if len(report):
@@ -29,11 +29,11 @@ def check(definition: s.Definition, scope: Scope) -> typed_tree.TypedKernel:
 
 
 MAX_CALLS = 4096
-"""Of functions, in one kernel: more make more code than anybody waits for."""
+"""Calls of functions in one kernel; more calls compile for too long."""
 
 
 class Checker(Loops):
-    """One definition: a kernel, or a function where it is inlined."""
+    """Checks one definition: a kernel, or a function where it is inlined."""
 
     def __init__(self, report: Report, scope: Scope, definition: s.Definition) -> None:
         super().__init__(report, scope)
@@ -43,10 +43,10 @@ class Checker(Loops):
         self.calling: tuple[Loc, ...] = ()
         self.returned: e.Entity | None = None
         self.calls = [0]
-        """How many functions were inlined in the kernel; all of its checkers count in it."""
+        """Number of functions that were inlined in the kernel, shared by its checkers."""
         self.known: dict[Any, tuple[e.Entity, Any]] = {}
-        """What this function's calls of others give, by what they are given; and, so that it stays,
-        what the keys name."""
+        """Results of this function's calls by their arguments, with the objects whose ids the keys
+        contain."""
 
     def kernel(self) -> typed_tree.TypedKernel:
         params: list[TensorRef | Var] = []
@@ -72,7 +72,7 @@ class Checker(Loops):
             return self.report.error(f"WS0139 parameter `{p.name}` has no type", p.loc, hint)
         base = p.annotation.base if isinstance(p.annotation, s.Subscript) else p.annotation
         entries = p.annotation.entries if isinstance(p.annotation, s.Subscript) else ()
-        # Before anything can go wrong: a dimension that is known spares errors about its uses.
+        # First, so that an error does not cause others about uses of the dimensions.
         found = [self.dimension(entry) for entry in entries]
         dims = [d for d in found if not isinstance(d, e.Poison)]
         self.dims.update(d for d in dims if isinstance(d, str))
@@ -96,7 +96,7 @@ class Checker(Loops):
         return TensorRef(p.name, Tensor(kind.dtype, tuple(dims)))
 
     def dimension(self, node: s.Expr | s.Colon) -> str | int | e.Poison:
-        """A dimension's name, introduced here if nothing else bears it, or a fixed size."""
+        """Return a dimension's name, introduced here if it is new, or a fixed size."""
         size = node.value if isinstance(node, s.Number) else None
         if isinstance(node, s.Name):
             found = self.scope.find(node.name, node)
@@ -111,7 +111,7 @@ class Checker(Loops):
         if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 31:
             return size
         meant = dict.fromkeys(sorted(used(node)))
-        self.dims.update(meant)  # spares errors about their uses
+        self.dims.update(meant)  # avoids errors about their uses
         self.scope.module.dims.update((name, name) for name in meant)
         dimension = "the name of a dimension, or its size from 1 to 2147483647"
         return self.expected(dimension, node.loc, "write bf16[M, 64], for example")
@@ -142,7 +142,7 @@ class Checker(Loops):
                     hint = "assign it to a name, or store it to a tensor"
                     self.report.error("WS0142 this statement has no effect", node.loc, hint)
             case s.Return():
-                self.give_back(node)
+                self.return_(node)
 
     def assign(self, node: s.Assign) -> None:
         if len(node.targets) == 1:
@@ -169,7 +169,7 @@ class Checker(Loops):
         if isinstance(target, s.Subscript):
             self.store(target, entity, loc, accumulate=False)
         elif isinstance(target, s.Name) and not self.is_tensor(target):
-            self.env[target.name] = self.kept(target.name, entity, loc)
+            self.env[target.name] = self.bound_once(target.name, entity, loc)
 
     def is_tensor(self, target: s.Name) -> bool:
         """A tensor parameter's name cannot be given to another value."""
@@ -179,8 +179,8 @@ class Checker(Loops):
         self.report.error(message, target.loc, f"store to a tile of it: {target.name}[…] = x")
         return True
 
-    def kept(self, name: str, entity: e.Entity, loc: Loc) -> e.Entity:
-        """An entity under a name: what is computed is computed once."""
+    def bound_once(self, name: str, entity: e.Entity, loc: Loc) -> e.Entity:
+        """Bind a computed entity to a name, so that it is computed once."""
         before = self.env.get(name)
         entity = self.as_value(entity, loc)
         if isinstance(entity, (e.Literal, e.Poison)):
@@ -203,7 +203,9 @@ class Checker(Loops):
             self.store(node.target, self.entity(node.value), node.value.loc, accumulate=True)
         elif isinstance(node.target, s.Name) and not self.is_tensor(node.target):
             whole = s.Binary(node.op, node.target, node.value, loc=node.loc, op_loc=node.op_loc)
-            self.env[node.target.name] = self.kept(node.target.name, self.entity(whole), node.loc)
+            self.env[node.target.name] = self.bound_once(
+                node.target.name, self.entity(whole), node.loc
+            )
 
     def store(self, target: s.Subscript, entity: e.Entity, loc: Loc, *, accumulate: bool) -> None:
         tensor = self.entity(target.base)
@@ -303,7 +305,7 @@ class Checker(Loops):
 
     # Functions
 
-    def give_back(self, node: s.Return) -> None:
+    def return_(self, node: s.Return) -> None:
         if isinstance(node.value, s.TupleExpr):
             items = tuple(self.value(item) for item in node.value.items)
             self.returned = e.Several(items, self.definition.name)
@@ -358,20 +360,20 @@ class Checker(Loops):
 
 
 def _same_call(definition: s.Definition, args: Sequence[e.Argument], block: int) -> Hashable | None:
-    """Equal for two calls in one block, of the same variables and numbers; None of other arguments.
-    Variables are told by their ids: the cache keeps the arguments, too. Without it n
-    functions that each call the next one twice would be inlined 2^n times.
+    """Return a key that is equal for two calls in one block with equal variables and numbers; None
+    for other arguments. It contains ids of variables: the cache references the arguments, too.
+    Without it n functions that each call the next one twice would be inlined 2^n times.
     """
-    told: list[Hashable] = [definition.loc, block]
+    key: list[Hashable] = [definition.loc, block]
     for arg in args:
         match arg.entity:
             case typed_tree.Ref():
-                told.append(id(arg.entity.var))
+                key.append(id(arg.entity.var))
             case e.Literal():
-                told.append((type(arg.entity.value), repr(arg.entity.value)))
+                key.append((type(arg.entity.value), repr(arg.entity.value)))
             case _:
                 return None
-    return tuple(told)
+    return tuple(key)
 
 
 def _stores(body: Sequence[typed_tree.Statement]) -> bool:

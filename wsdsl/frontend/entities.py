@@ -1,4 +1,4 @@
-"""Entities that names and expressions stand for while they are checked, and scopes of names."""
+"""Entities: the meanings of names and expressions during checks; scopes of names."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class FunctionRef:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """What `return a, b` gives; nothing is returned when there are no items."""
+    """The values of `return a, b`; without items, of a function that returns nothing."""
 
     items: tuple[Value, ...]
     name: str
@@ -83,7 +83,7 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """What an error leaves behind; everything that touches it stays silent."""
+    """The result of an error; uses of it cause no further errors."""
 
 
 POISON = Poison()
@@ -153,7 +153,7 @@ class Scope:
 def suggestion(
     name: str, known: Mapping[str, object], scope: Scope, *, called: bool = False
 ) -> str:
-    """A hint for an unknown name: what may have been meant."""
+    """Return a hint for an unknown name: similar names."""
     if hint := meant(name):
         return hint
     functions = (n for n, made in scope.module.definitions.items() if made.kind == "function")

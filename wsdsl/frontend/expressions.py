@@ -15,7 +15,7 @@ from wsdsl.frontend.typed_tree import AxisRef, TensorRef
 from wsdsl.ir.hardware.wgmma_shapes import cast_to
 from wsdsl.ir.types import F32, I32, Tile
 
-WHAT: dict[type, str] = {
+KINDS: dict[type, str] = {
     AxisRef: "a loop's axis",
     TensorRef: "a tensor",
     e.DimName: "a dimension",
@@ -28,7 +28,7 @@ WHAT: dict[type, str] = {
 
 
 def _instead(tensor: TensorRef, dim: str | int) -> str:
-    """What to write for an index that is outside."""
+    """Return a hint for an index that is outside."""
     if isinstance(dim, str):
         return f"count from the end with the size: {dim} - 1 is the last index"
     last = f"use indices 0 to {dim - 1}" if dim > 1 else "use index 0"
@@ -36,7 +36,7 @@ def _instead(tensor: TensorRef, dim: str | int) -> str:
 
 
 def _one_type(a: typed_tree.Expr, b: typed_tree.Expr) -> str:
-    """The hint for operands of `@` of two types."""
+    """Return the hint for operands of `@` of two types."""
     dtype = cast_to(a.type.dtype, b.type.dtype)
     casts = [f"`cast({x.loc.written}, {dtype})`" for x in (a, b) if x.type.dtype.name != dtype]
     wide = [
@@ -55,8 +55,8 @@ def _one_type(a: typed_tree.Expr, b: typed_tree.Expr) -> str:
 
 
 class Expressions:
-    """Checks expressions. `env` holds what the block's names stand for, `out` the statements that
-    inlined functions leave behind.
+    """Checks expressions. `env` has the entities of the block's names, `out` the statements of
+    inlined functions.
     """
 
     def __init__(self, report: Report, scope: Scope) -> None:
@@ -64,10 +64,10 @@ class Expressions:
         self.ops = Operators(report)
         self.env: dict[str, e.Entity] = {}
         self.lost: dict[str, str] = {}
-        """Names that are not visible any more, and why."""
+        """Names that are no longer visible, and why."""
         self.said: set[str] = set()
         self.dead = False
-        """In a branch that constants say is never taken."""
+        """Whether constants show that this branch is never taken."""
         self.local: frozenset[str] = frozenset()
         """Names that the definition assigns; as in Python they never mean one from outside."""
         self.dims: set[str] = set()
@@ -86,7 +86,7 @@ class Expressions:
         return var
 
     def once(self, name: str, value: typed_tree.Expr) -> typed_tree.Expr:
-        """A value that is used several times, and computed once."""
+        """Name a value that is used several times, so that it is computed once."""
         if isinstance(value, typed_tree.Ref):
             return value
         return typed_tree.Ref(self.let(name, value), type=value.type, loc=value.loc)
@@ -136,7 +136,7 @@ class Expressions:
         return self.unknown(node, f"WS0161 `{node.name}` is not defined", hint)
 
     def unknown(self, node: s.Name, message: str, hint: str) -> e.Poison:
-        """An error that is said once a name."""
+        """Report an error once per name."""
         if node.name in self.said:
             return e.POISON
         self.said.add(node.name)
@@ -164,7 +164,7 @@ class Expressions:
                 e.Several: "assign each value to a name",
             }
             hint = hints.get(type(entity), "use a number, a scalar or a tile")
-            message = f"WS0163 {WHAT[type(entity)]} cannot be used as a value"
+            message = f"WS0163 {KINDS[type(entity)]} cannot be used as a value"
             return self.report.error(message, loc, hint)
         return entity
 
@@ -215,7 +215,7 @@ class Expressions:
             case e.Foreign():
                 return self.report.error(base.what, node.base.loc, base.hint)
             case _:
-                message = f"WS0166 {WHAT.get(type(base), 'a value')} cannot be indexed"
+                message = f"WS0166 {KINDS.get(type(base), 'a value')} cannot be indexed"
                 return self.report.error(message, node.loc, "index a tensor parameter")
 
     def tile_type(self, base: e.TypeName, node: s.Subscript) -> e.TileType | e.Poison:
@@ -289,7 +289,7 @@ class Expressions:
     def outside(
         self, tensor: TensorRef, dim: str | int, index: typed_tree.Expr, loc: Loc
     ) -> e.Poison | None:
-        """An error for an index that is no integer, or outside whatever the sizes."""
+        """Report an index that is not an integer, or is outside for all sizes."""
         if not index.type.dtype.is_integer:
             return self.wrong_type("an index", "an integer", index.type.dtype, loc, "cast to i32")
         beyond = outside(index, dim)
@@ -327,7 +327,7 @@ class Expressions:
                 return self.expected("a function", node.function.loc, hint)
 
     def expected(self, kind: str, loc: Loc, hint: str, found: str = "") -> e.Poison:
-        """An error for an expression that is not of a kind."""
+        """Report an expression of another kind."""
         found = found or loc.text[loc.column - 1 : loc.end - 1]
         return self.report.error(f"WS0174 expected {kind}, found `{found}`", loc, hint)
 

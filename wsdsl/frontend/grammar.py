@@ -1,8 +1,8 @@
-"""The parser for wsdsl.lark, and the text layout that a context-free grammar cannot say.
+"""The parser for wsdsl.lark, and the text layout that a context-free grammar cannot describe.
 
-Building an LALR parser takes 0.2 s, loading its tables 0.01 s; so the tables are kept beside the
-grammar. They name the grammar and the lark that they were made from: any other, and they are built
-anew in memory. `python -m wsdsl.frontend.grammar` writes them.
+Building an LALR parser takes 0.2 s, loading its tables 0.01 s; so the tables are stored next to the
+grammar, with hashes of the grammar and the version of lark. If these differ, the tables are built
+in memory. `python -m wsdsl.frontend.grammar` writes them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LayoutError(Exception):
 class Layout(PostLex):
     """INDENT and DEDENT from `base` columns on; keeps the tokens, for error messages."""
 
-    # Named here, for lark drops a terminal that no rule uses.
+    # lark drops a terminal that no rule uses.
     always_accept = ("RESERVED",)
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ def build(layout: Layout | None = None) -> Lark:
 
 
 def tables() -> str:
-    """The parser's tables as JSON."""
+    """Return the parser's tables as JSON."""
     built: Any = build()
     data, memo = built.memo_serialize([TerminalDef, Rule])
     del data["options"]["postlex"]
@@ -103,7 +103,7 @@ def tables() -> str:
 
 
 def _held() -> str:
-    """The tables on disk, if they are those of this grammar and this lark."""
+    """Return the tables on disk, if they are those of this grammar and this lark."""
     try:
         text = TABLES.read_text(encoding="utf-8")
     except OSError:
@@ -113,7 +113,7 @@ def _held() -> str:
 
 @cache
 def parser() -> tuple[Lark, Layout]:
-    """The parser, and its layout, whose `base` is set before a parse."""
+    """Return the parser, and its layout, whose `base` is set before a parse."""
     text = _held()
     layout = Layout()
     if not text:
@@ -121,15 +121,15 @@ def parser() -> tuple[Lark, Layout]:
     held = json.loads(
         text, object_pairs_hook=lambda own: {int(k) if k.isdigit() else k: v for k, v in own}
     )
-    # What lark's own stand-alone parsers call; the public `Lark.load` takes pickles only.
+    # Called by lark's stand-alone parsers; the public `Lark.load` takes pickles only.
     lark_class: Any = Lark
     loaded = lark_class._load_from_dict(held["data"], held["memo"], postlex=layout)
     return _straight(loaded), layout
 
 
 def _straight(made: Any) -> Lark:
-    """Where a rule may be one part alone, as a name is a term is a sum, it is that part: most of
-    what a parse does, for which lark looks up again where each begins and ends.
+    """Replace the callback of rules with one part, such as `term` as a `sum`, by that part: lark
+    would compute the span of each again, which takes most of the time of a parse.
     """
     callbacks = made.parser.parser.parser.callbacks
     for rule in callbacks:
@@ -140,6 +140,6 @@ def _straight(made: Any) -> Lark:
     return made
 
 
-# lark numbers states as its sets happen to be ordered: tables that are good are left as they are.
+# lark numbers states by the order of sets, which varies: valid tables are not rewritten.
 if __name__ == "__main__" and not _held():
     TABLES.write_text(tables(), encoding="utf-8")

@@ -152,7 +152,7 @@ def lookup(e: Expressions, node: s.Call) -> Entity:
     return typed_tree.Lookup(table, i, type=Tile(table.type.dtype, i.type.axes), loc=node.loc)
 
 
-# Number of arguments, if fixed; what it does; how it is called.
+# Number of arguments, if fixed; function; usage.
 WORDS: dict[str, tuple[int | None, Word, str]] = {
     "zeros": (1, zeros, "zeros(f32[m, n])"),
     "full": (2, full, "full(f32[m], -inf)"),

@@ -1,4 +1,4 @@
-"""Loops: what they walk, and which variables they carry from one iteration to the next."""
+"""Loops: the dimensions that they traverse, and the variables that they carry."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def read(var: Var, loc: Loc) -> typed_tree.Ref:
 
 
 @record
-class Walked:
-    """One variable of a loop and the dimension that it walks, whole or from `start` to `stop`."""
+class LoopRange:
+    """One variable of a loop and its dimension, traversed whole or from `start` to `stop`."""
 
     target: s.Name
     dim: str
@@ -34,7 +34,7 @@ class Walked:
 
 
 class Loops(Expressions):
-    """Checks loops; `block` checks what stands in them."""
+    """Checks loops; `block` checks their bodies."""
 
     live: Liveness
 
@@ -42,7 +42,7 @@ class Loops(Expressions):
         super().__init__(report, scope)
         self.axes: set[str] = set()
         self.variables: set[str] = set()
-        """Of the loops so far, and of all in them."""
+        """Variables of the loops so far, and of all loops in them."""
 
     def block(self, body: Body) -> tuple[typed_tree.Statement, ...]:
         raise NotImplementedError
@@ -53,15 +53,15 @@ class Loops(Expressions):
         if walked is not None:
             self.nest(node, walked)
             return
-        # What is wrong with the header says nothing about the body, which is checked all the same.
+        # The body is checked despite an error in the header.
         outer = dict(self.env)
         for name in (*assigned(node.body), *(t.name for t in node.targets)):
             self.env[name] = POISON
         self.block(node.body)
         self.env = outer | dict.fromkeys(assigned(node.body), POISON)
 
-    def header(self, node: s.For) -> list[Walked] | None:
-        """What each variable walks, or None after an error."""
+    def header(self, node: s.For) -> list[LoopRange] | None:
+        """Return the range of each variable, or None after an error."""
         source = node.source
         word = self.entity(source.function) if isinstance(source, s.Call) else None
         if isinstance(word, Poison):
@@ -102,7 +102,7 @@ class Loops(Expressions):
         if len(found) != len(dims):
             return None
         if "by" not in named:
-            return [Walked(t, d, word.name) for t, d in zip(node.targets, found)]
+            return [LoopRange(t, d, word.name) for t, d in zip(node.targets, found)]
         by = named["by"]
         if len(node.targets) != 1:
             hint = "write a separate loop: for n in tiles(N, by=128):"
@@ -111,7 +111,7 @@ class Loops(Expressions):
             return None
         size = self.positive(by, "tile", by.loc, "write tiles(N, by=128), for example")
         whole = isinstance(size, Poison)
-        return None if whole else [Walked(node.targets[0], found[0], word.name, by=size)]
+        return None if whole else [LoopRange(node.targets[0], found[0], word.name, by=size)]
 
     def loop_dimension(self, node: s.Expr) -> str | Poison:
         known = f"use a dimension of the kernel: {', '.join(sorted(self.dims)) or 'none'}"
@@ -129,7 +129,7 @@ class Loops(Expressions):
 
     def part_of_a_dimension(
         self, node: s.For, source: s.Call, named: dict[str, s.Expr]
-    ) -> list[Walked] | None:
+    ) -> list[LoopRange] | None:
         if "by" in named:
             hint = "remove one of them: by=… iterates over a whole dimension"
             self.report.error("WS0155 `by` excludes `of`", named["by"].loc, hint)
@@ -142,7 +142,7 @@ class Loops(Expressions):
         dim = self.loop_dimension(named["of"])
         if isinstance(start, Poison) or isinstance(stop, Poison) or isinstance(dim, Poison):
             return None
-        return [Walked(node.targets[0], dim, "tiles", start, stop)]
+        return [LoopRange(node.targets[0], dim, "tiles", start, stop)]
 
     def bound(self, node: s.Expr) -> typed_tree.Expr | Poison:
         found = self.typed(node)
@@ -153,8 +153,8 @@ class Loops(Expressions):
             return self.wrong_type("a bound", "an integer scalar", found.type, node.loc, hint)
         return self.ops.cast(found, I32)
 
-    def nest(self, node: s.For, loops: list[Walked]) -> None:
-        """One loop a variable, each in the one before; what the body rebinds goes through all."""
+    def nest(self, node: s.For, loops: list[LoopRange]) -> None:
+        """Nest one loop per variable; names that the body rebinds are carried by all."""
         outer, around = dict(self.env), self.live.around[id(node)]
         names = [name for name in assigned(node.body) if name in around and name in outer]
         carried = [n for n in names if not isinstance(outer[n], TensorRef)]
@@ -209,7 +209,7 @@ class Loops(Expressions):
                 self.env[name] = POISON
 
     def carried_on(self, name: str, arg: Var, node: s.For) -> typed_tree.Expr:
-        """What a carried name stands for at the end of the body."""
+        """Return the value of a carried name at the end of the body."""
         fallback = read(arg, node.loc)
         value = self.as_value(self.env[name], node.loc)
         if isinstance(value, Poison):
@@ -226,7 +226,7 @@ class Loops(Expressions):
         return self.ops.in_order(value, arg.type.axes)
 
     def _changed(self, name: str, arg: Var, now: Tile | None, loc: Loc) -> None:
-        """`now` is None for a number without a type."""
+        """Report a carried name that changes its type; `now`: None for a number without a type."""
         more = [axis for axis in now.axes if axis not in arg.type.axes] if now else []
         if more and arg.type.axes and "@" in loc.text:
             hint = f"apply factors along {more[0]}, over which `@` sums, to one of its operands"
@@ -240,8 +240,8 @@ class Loops(Expressions):
         self.report.error(f"WS0157 `{name}` enters the loop as {arg.type} and {left}", loc, hint)
 
     def axis_name(self, wish: str) -> str:
-        """A dimension's name is the axis that takes it whole; a loop's axis has another. Of a
-        numbered axis `lowering.axes.loop_variable` is the variable.
+        """Return a unique name of a loop's axis; the axis of a whole dimension has the dimension's
+        name. `lowering.axes.loop_variable` returns the variable of a numbered axis.
         """
         name, number = wish, 0
         numbered = wish.rpartition("__")[2].isdigit()

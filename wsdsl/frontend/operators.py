@@ -1,4 +1,4 @@
-"""Elementwise operators and functions: which operands go together, and what comes out."""
+"""Elementwise operators and functions: legal operands, and the types of results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ON_NUMBERS: dict[str, Callable[[Number, Number], Number]] = {
 ON_INTEGERS = ("&", "|", "^", "<<", ">>")
 ANY_NUMBER = ("abs", "relu")
 BITCAST_FIRST = "bitcast to an integer type first"
-# Of a constant: more than any element type holds, and no more than a float can take.
+# Of a constant: more than any element type has, and no more than a float can represent.
 MAX_BITS = 256
 
 
@@ -41,7 +41,7 @@ def merged_axes(tiles: Sequence[Tile]) -> tuple[str, ...]:
 
 
 class Operators:
-    """Builds typed maps; every mistake goes to the report and gives Poison."""
+    """Builds typed maps; an error goes to the report and returns Poison."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -57,7 +57,7 @@ class Operators:
         )
 
     def value(self, value: Value) -> typed_tree.Expr | Poison:
-        """A value with a type: a number that stands alone is an i32, f32 or bool."""
+        """Return a value with a type: a number alone is an i32, f32 or bool."""
         if not isinstance(value, Literal):
             return value
         number = value.value
@@ -72,8 +72,8 @@ class Operators:
     def common(
         self, values: Sequence[Value], loc: Loc, what: str, *, chosen: bool = False
     ) -> tuple[list[typed_tree.Expr], DType] | Poison:
-        """The values in one dtype: literals take it, the narrower of two floats is widened. Floats
-        of under 16 bits become f32, unless one of the values is `chosen`, and nothing computed.
+        """Convert values to one dtype, that of the wider float; literals adopt it. Floats of under
+        16 bits become f32, unless one of the values is only `chosen`.
         """
         held = [v for v in values if not isinstance(v, (Literal, Poison))]
         if any(isinstance(v, Poison) for v in values):
@@ -168,8 +168,8 @@ class Operators:
         return self.rounded_once(BINARY[op], args, (a, b), kind, loc)
 
     def _divide(self, fn: str, a: typed_tree.Expr, b: typed_tree.Expr, loc: Loc) -> typed_tree.Expr:
-        """What the hardware leaves open is said: by 0 everything is 0, and the lowest number by -1
-        wraps.
+        """Define division by 0 as 0, and that of the lowest number by -1 as wrapping: the hardware
+        does not define them.
         """
         dtype, found = b.type.dtype, range_of(b)
         kind = Tile(dtype)
@@ -250,8 +250,8 @@ class Operators:
         return self.constant(Literal(number, loc=literal.loc), dtype, literal.loc)
 
     def in_order(self, x: typed_tree.Expr, axes: tuple[str, ...]) -> typed_tree.Expr:
-        """The same tile with its axes listed in another order: what a loop carries or an `if`
-        merges has one type, although the order means nothing to a kernel."""
+        """Return the tile with its axes in another order: a variable that a loop carries or an `if`
+        merges has one type, although a kernel does not depend on the order."""
         if x.type.axes == axes:
             return x
         kind = Tile(x.type.dtype, axes)
@@ -260,7 +260,7 @@ class Operators:
         return typed_tree.Map("or" if kind.dtype == BOOL else "max", (x, x), type=kind, loc=x.loc)
 
 
-# More than any element type holds; Python itself refuses to read very long ones.
+# More than any element type has; Python rejects very long numbers.
 MAX_DIGITS = 80
 NUMBERS_HINT = "write 10, 0x1F, 1e-3 or `inf`, for example; the largest f32 is 3.4e38"
 
@@ -278,7 +278,7 @@ def number(text: str) -> int | float | None:
 
 
 def constant(expr: s.Expr) -> Number | None:
-    """What a line of a file gives a name to."""
+    """Return the value of a line `NAME = number`."""
     if isinstance(expr, s.Number):
         return expr.value
     if isinstance(expr, s.Unary) and expr.op == "-" and isinstance(expr.operand, s.Number):

@@ -1,4 +1,4 @@
-"""Kernels that arrive as Python functions: their source, and what their names stand for there."""
+"""Kernels as Python functions: their source, and the Python values of their names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOWHERE = Loc("<python>", 0, 0, 0)
 
 
 def definition_of(written: Written, kind: Kind) -> tuple[s.Definition, Scope]:
-    """Parse a function's source. ParseError if Python does not have it."""
+    """Parse a function's source. ParseError if Python has no source."""
     name = written.fn.__name__
     if written.odd_line:
         line, first = written.odd_line, written.first_line
@@ -40,8 +40,8 @@ def definition_of(written: Written, kind: Kind) -> tuple[s.Definition, Scope]:
 
 
 def _in_annotations(fn: FunctionType, definition: s.Definition) -> dict[str, Any]:
-    """What names in the parameters' types stand for. Where those are local variables around the
-    function, Python does not keep them for its body."""
+    """Return the values of names in the parameters' types: closures lack local variables that only
+    annotations use."""
     found: dict[str, Any] = {}
     for p in definition.params:
         held, written = fn.__annotations__.get(p.name), p.annotation
@@ -70,7 +70,7 @@ def _capture(written: Written, annotated: dict[str, Any]) -> Capture:
 
 
 def _entity(name: str, held: Any) -> e.Entity | None:
-    """What a Python object means in a kernel."""
+    """Return the entity of a Python object in a kernel."""
     if isinstance(held, annotations.Dim):
         return e.DimName(held.name)
     if isinstance(held, (bool, int, float)):

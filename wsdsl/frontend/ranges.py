@@ -1,5 +1,5 @@
-"""What integers an expression can be, as far as the text alone tells: for indices that are outside
-of a tensor whatever its size.
+"""Value ranges of integer expressions, independent of sizes, for indices that are always outside of
+a tensor.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ WRAPPING = ("add", "sub", "mul")
 
 
 def range_of(x: typed_tree.Expr) -> Interval:
-    """All that an integer expression can be: of what is unknown, or may wrap, all of its type."""
+    """Return the range of an integer expression: that of its type, if it is unknown or may wrap."""
     held, found = Interval(*x.type.dtype.limits), _range(x)
     return held if found is None or found.low < held.low or found.high > held.high else found
 
 
 def may_wrap(x: typed_tree.Map) -> bool:
-    """Whether a sum, difference or product of integers may be too large for its type, as far as
-    the text alone tells. What is computed of sizes, and used as an index, is no larger than they.
+    """Check whether an integer `add`, `sub` or `mul` may exceed its type. Indices that are computed
+    from sizes do not exceed the sizes.
     """
     held = Interval(*x.type.dtype.limits)
     found = _range(x) if x.type.dtype.is_integer and x.fn in WRAPPING else None
@@ -36,14 +36,12 @@ def may_wrap(x: typed_tree.Map) -> bool:
 
 
 def outside(x: typed_tree.Expr, size: int | str) -> str:
-    """Why an index lies outside of a dimension, whatever the size of one with a name; or
-    nothing.
-    """
+    """Return why an index is outside of a dimension for all sizes of a named dimension, or ""."""
     low, high = _reach(x)
     beyond = low - (Bound.of(size) if isinstance(size, str) else Bound(size))
     if high.most < 0 and low.least >= -WRAP // 2:
         return f"{high} and less are" if low != high else f"{high} is"
-    # Of a size of 0 everything is outside. What wraps is negative then: outside, too.
+    # For size 0 every index is outside. A wrapped index is negative: outside, too.
     least = beyond.least + max(dict(beyond.dims).get(str(size), 0), 0)
     if least >= 0 and high.most < WRAP:
         return f"{low} and more are" if low != high else f"{low} is"
@@ -52,7 +50,7 @@ def outside(x: typed_tree.Expr, size: int | str) -> str:
 
 @record
 class Bound:
-    """A number, and multiples of dimensions, each of which is from 0 to `MAX_SIZE`."""
+    """A number plus multiples of dimensions, whose sizes are from 0 to `MAX_SIZE`."""
 
     number: int
     dims: tuple[tuple[str, int], ...] = ()
@@ -96,8 +94,8 @@ class Reach(NamedTuple):
 
 
 def _reach(x: typed_tree.Expr) -> Reach:
-    """All that an integer expression can be, by the sizes of dimensions; of i32 but for multiples
-    of `WRAP`, which a sum may wrap by.
+    """Return the range of an integer expression by the sizes of dimensions; for i32 up to multiples
+    of `WRAP`.
     """
     found, numbers, held = _by_sizes(x), range_of(x), Interval(*x.type.dtype.limits)
     fits = found and (found.low.least >= held.low and found.high.most <= held.high)

@@ -1,4 +1,4 @@
-"""Words that go over an axis: `sum`, `max` and `min`, `argmax` and `argmin`, `cumsum`, `topk`."""
+"""Reductions of an axis: `sum`, `max` and `min`, `argmax` and `argmin`, `cumsum`, `topk`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wsdsl.ir.types import BOOL, F32, I32, Tile
 
 Word = Callable[[Expressions, s.Call], Entity]
 OVER = ("sum", "max", "min", "argmax", "argmin", "cumsum", "topk")
-"""What takes `over=axis`."""
+"""Functions with the argument `over=axis`."""
 
 
 def reduction(name: str) -> Word:
@@ -50,7 +50,7 @@ def _over(e: Expressions, name: str, node: s.Call) -> s.Keyword | Poison | None:
 
 
 def _per(e: Expressions, node: s.Call) -> int | Poison:
-    """The elements of a block; 0 where all of the axis is reduced."""
+    """Return the elements of a block; 0 if the whole axis is reduced."""
     per = next((k for k in node.keywords if k.name == "per"), None)
     if per is None:
         return 0
@@ -92,7 +92,7 @@ def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
 
 
 def _summed(e: Expressions, x: typed_tree.Expr) -> typed_tree.Expr:
-    """As products do: what a tile adds up to must not be rounded, or overflow, tile by tile."""
+    """Accumulate in 32 bits, as matmuls do: partial results are not rounded and do not wrap."""
     dtype = x.type.dtype
     narrow = dtype.is_float or dtype.bits < 32
     return e.ops.cast(x, F32 if dtype.is_float else I32) if narrow else x
@@ -104,7 +104,7 @@ def _over_axis(fn: str, x: typed_tree.Expr, axis: AxisRef, node: s.Call) -> type
 
 
 def _given(e: Expressions, name: str, node: s.Call) -> tuple[typed_tree.Expr, AxisRef] | Poison:
-    """The tile and the axis of a word that is nothing without `over`."""
+    """Return the tile and the axis of a function that requires `over`."""
     over = _over(e, name, node)
     if isinstance(over, Poison):
         return over
@@ -118,7 +118,7 @@ def cumsum(e: Expressions, node: s.Call) -> Entity:
 
 
 def position(name: str) -> Word:
-    """`argmax` and `argmin`: the least index of those at which the largest is, or the first NaN."""
+    """`argmax` and `argmin`: the smallest index of an extremum, or of a NaN."""
 
     def word(e: Expressions, node: s.Call) -> Entity:
         x, axis = sound(_given(e, name, node))
@@ -137,8 +137,8 @@ def position(name: str) -> Word:
 
 
 def topk(e: Expressions, node: s.Call) -> Entity:
-    """`v, i = topk(x, K, over=n)`: two tiles with the axis K in the place of n. Of what a loop
-    found before, `v, i = topk(x, K, v, i, over=n)`.
+    """`v, i = topk(x, K, over=n)`: two tiles with the axis K in place of n. With results of
+    earlier iterations, `v, i = topk(x, K, v, i, over=n)`.
     """
     usage = "write v, i = topk(x, K, over=n), with a dimension K: V: f32[M, K], V[m, :] = v"
     if len(node.args) not in (2, 4):

@@ -1,11 +1,10 @@
-"""The size of a tile never shows in a result: where it would, the kernel is refused, or the tile is
-made to hold its whole dimension.
+"""Make results independent of tile sizes: reject the kernel, or let a tile have a whole dimension.
 
 A reduction over the axis of a loop that carries nothing has no other tiles to be combined with, so
-it means the whole axis: the loop is marked `whole`. In a loop that carries variables the results of
-tiles may be combined: `acc += sum(x, over=k)` and `top = max(top, max(x, over=k))` are known to be
-the same for all sizes. Of any other way to carry a variable (the rescaled sum of an attention) that
-is not decided here: `doubts` names them, and `simulator/reference/tile_trials.py` tries them out.
+it means the whole axis: the loop is marked `whole`. In a loop that carries variables partial
+results may be combined: `acc += sum(x, over=k)` and `top = max(top, max(x, over=k))` are
+independent of the tile size. Other carried variables (the rescaled accumulator of an attention) are
+not decided here: `doubts` lists them, and `simulator/reference/tile_trials.py` evaluates them.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from wsdsl.record import record
 
 @record
 class Doubt:
-    """A loop over tiles whose size may show, and what to say if it does."""
+    """A loop over tiles whose size may affect results, and the finding if it does."""
 
     axis: str
     finding: Finding
 
     def told(self, nan: bool) -> Finding:
-        """With what to do where some sizes give NaN: a tile may be masked whole."""
+        """Return the finding, with a hint if some tile sizes give NaN (a whole tile is masked)."""
         if not nan:
             return self.finding
         hint = (
@@ -42,8 +41,8 @@ class Doubt:
 
 
 def settle_tile_sizes(kernel: Kernel) -> Kernel:
-    """The kernel with the loops marked whose tile must hold all of its dimension. TypeCheckError
-    where the size of a tile would show, or a loop cuts blocks of an axis.
+    """Mark loops whose tile must have the whole dimension. TypeCheckError if a tile size would
+    affect results, or a loop cuts blocks of an axis.
     """
     if cut := tuple(_cut_blocks(kernel)):
         raise TypeCheckError(cut)
@@ -80,7 +79,7 @@ def _cut_blocks(kernel: Kernel) -> Iterator[Finding]:
 
 
 def doubts(kernel: Kernel) -> tuple[Doubt, ...]:
-    """Of a kernel whose tile sizes are settled: the loops that must be tried out."""
+    """Return the loops that must be evaluated, of a kernel whose tile sizes are settled."""
     found: dict[str, Finding] = {}
     for loop, escape in _escapes(kernel):
         found.setdefault(loop.index.as_axis.name, _finding(loop, escape))
@@ -99,8 +98,8 @@ def _is_cured_by_one_tile(loop: ops.ForTiles, escape: Escape) -> bool:
 
 
 def _may_be_tried(loop: ops.ForTiles, escape: Escape) -> bool:
-    """What is computed can be tried out on small sizes; what is decided, or saturates, may be so
-    on larger ones alone.
+    """Check whether an evaluation with small sizes decides: branches and saturating casts may
+    depend on tile sizes for larger sizes only.
     """
     decided = isinstance(escape.cause, ops.End) or isinstance(escape.sink, (ops.If, ops.Cast))
     if decided or escape.certain:

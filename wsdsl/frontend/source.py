@@ -1,4 +1,4 @@
-"""Where a kernel's text comes from, and how its positions become `Loc`s of the user's file."""
+"""The source text of kernels, and conversion of its positions to `Loc`s of the user's file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from wsdsl.frontend.entities import POISON, Poison
 
 
 def in_brackets(text: str) -> str:
-    """An expression as an operand."""
+    """Return an expression as an operand, in parentheses if it needs them."""
     return text if re.fullmatch(r"[\w.]+(\[[^][]*\])?", text) else f"({text})"
 
 
 @dataclass(frozen=True)
 class Source:
-    """`text` is parsed as it stands in `file`, indentation included, so columns need no repair;
-    its first line is the file's line `first_line`."""
+    """A text with the indentation of `file`, so that columns agree; its first line is the line
+    `first_line` of the file."""
 
     file: str
     text: str
@@ -56,17 +56,17 @@ class Report:
         self._calls: list[tuple[str, Loc]] = []
         self._said: set[tuple[Loc, str]] = set()
         self.written: dict[str, str] = {}
-        """Names of axes that are not as the text has them: `k__1` is the second `k`."""
+        """Names in the text of renamed axes: `k__1` is the second `k`."""
 
     def __len__(self) -> int:
         return len(self._found)
 
     def error(self, message: str, loc: Loc, hint: str = "") -> Poison:
-        """Note an error; the result stands for the value that it spoilt."""
+        """Add an error; the result replaces the invalid value."""
         place = loc
         known = {*re.findall(r"\w+", f"{message} {hint}")}
         for axis in known & {*self.written}:
-            if self.written[axis] not in known:  # else it tells one from the other
+            if self.written[axis] not in known:  # else the suffix distinguishes them
                 own = partial(re.sub, rf"\b{axis}\b", self.written[axis])
                 message, hint = own(message), own(hint)
         if (loc, message) in self._said:  # by another call of the same function

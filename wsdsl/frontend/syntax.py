@@ -1,7 +1,7 @@
-"""The untyped syntax tree: what was written, and where.
+"""The untyped syntax tree, with locations.
 
-Nodes are never compared or changed; without the methods that dataclasses would write for that, a
-first compile is some 40 ms quicker.
+Nodes are never compared or changed; without the methods that dataclasses generate for that, a first
+compile is some 40 ms faster.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Unary(Node):
 
 
 class Binary(Node):
-    """Comparisons too; `op_loc` is the operator's place, for errors about both sides."""
+    """Comparisons too; `op_loc` is the operator's location, for errors about both operands."""
 
     op: str
     left: Expr

@@ -1,11 +1,10 @@
-"""How the values inside a loop over tiles depend on where its tiles begin and end.
+"""Abstract interpretation of a loop over tiles: how its values depend on the bounds of its tiles.
 
-An abstract interpretation of one loop's body. `element`: along the loop's axis each element depends
-on its index alone. `same`: all tiles have it. `add`, `max`, `min`: a result of one tile, which
-makes that of the axis when those of all tiles are combined so. `so_far`: a carried variable as the
-tile finds it; `so_far_add`, ...: that, with this tile's result; `scaled`: that, times something,
-and perhaps with what is added. `seen`: it tells the tiles apart in
-another way; `cause` is the op by which it came to that.
+`element`: along the loop's axis each element depends on its index alone. `same`: the value is equal
+for all tiles. `add`, `max`, `min`: a partial result of one tile, which this function combines to
+the result of the axis. `so_far`: a carried variable at the start of an iteration; `so_far_add`,
+...: `so_far` combined with this tile's result; `scaled`: `so_far` times a factor, perhaps with an
+addend. `seen`: the value depends on the bounds in another way; `cause` is the op that causes it.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from wsdsl.ir.types import DType, Tensor, Tile
 
 REDUCTIONS = ("add", "max", "min")
 SCALED = ("zero", "same", *REDUCTIONS)
-"""What may be added to a scaled variable."""
+"""Classes of legal addends of a scaled variable."""
 
 
 @dataclass(frozen=True)
 class Class:
-    """What is known of a value. `of`: which carried variable a `so_far_…` is, and `made`: the
-    values that hold what it then was; more are added to it by a later one.
+    """The class of a value. `of`: the index of the carried variable of a `so_far_…`; `made`: the
+    values that are this variable after an update.
     """
 
     kind: str
@@ -36,7 +35,7 @@ class Class:
 
     @property
     def is_known(self) -> bool:
-        """Whether its elements are the same for every size of the tiles."""
+        """Whether its elements are equal for all tile sizes."""
         return self.kind in ("zero", "same", "element")
 
 
@@ -45,14 +44,14 @@ ZERO, SAME, ELEMENT = Class("zero"), Class("same"), Class("element")
 
 @dataclass(frozen=True)
 class Escape:
-    """A place at which the size of the loop's tiles shows: the op that lets it out, and the op by
-    which the value there came to depend on it (None: the store itself, once for each tile).
+    """An op at which a result depends on the tile size (`sink`), and the op that causes it (None:
+    the store itself, once per tile).
     """
 
     sink: Op
     cause: Op | None
     certain: bool = False
-    """It need not be tried: what all tiles have is added once for each of them."""
+    """It need not be evaluated: a value that all tiles have is added once per tile."""
 
 
 class Tiling:
@@ -66,9 +65,9 @@ class Tiling:
         self.along = {op.tensor for op in stores if loop.index in op.index}
         self.found: dict[tuple[int, int], Escape] = {}
         self.counted: list[Op] = []
-        """Ops that add what all tiles have to a carried variable."""
+        """Ops that add a value that all tiles have to a carried variable."""
         self.finished: dict[int, tuple[ops.Store, Class]] = {}
-        """Stores of what a variable is behind the last tile, if nothing changes it behind them."""
+        """Stores of a variable's value after the last tile, if no later op changes it."""
 
     def escapes(self) -> Iterator[Escape]:
         for i, arg in enumerate(self.loop.args):
@@ -89,7 +88,7 @@ class Tiling:
         self.found.setdefault((id(sink), id(cause)), Escape(sink, cause, certain))
 
     def of(self, value: Value) -> Class:
-        """What is made outside of the loop is the same for all of its tiles."""
+        """Return the class of a value; values from outside of the loop are `same`."""
         return self.held.get(value, SAME)
 
     def run(self, region: Region) -> tuple[Class, ...]:
@@ -111,7 +110,7 @@ class Tiling:
         return tuple(self.of(v) for v in yielded(region))
 
     def placed(self, made: Value, found: Class, op: Op) -> Class:
-        """A value that has the loop's axis has an element for each index, or shows the tile."""
+        """Refine a result's class by its type: with the loop's axis it is `element` or `seen`."""
         has_axis = isinstance(made.type, Tile) and self.axis in made.type.axes
         if has_axis and not found.is_known and found.kind != "seen":
             return Class("seen", cause=found.cause or op)
@@ -144,7 +143,7 @@ class Tiling:
                 break
             classes = merged
         if not all(b.is_known for b in bounds):
-            # How often it runs depends on the tile.
+            # The trip count depends on the tile.
             classes = [Class("seen", cause=op) for _ in classes]
             for inside in walk(op.body):
                 if isinstance(inside, ops.Store):
@@ -221,7 +220,7 @@ class Tiling:
             return join(given[1], given[2], op) if given[0] != ELEMENT else known(given, op)
         if all(g.is_known for g in given) or any(g.kind == "seen" for g in given):
             return known(given, op)
-        # Integers wrap: a maximum plus something is no maximum, and a quotient is rounded.
+        # Integers wrap: a maximum plus an addend is not a maximum, and a quotient is rounded.
         moved = op.fn in ("add", "sub", "neg") and {g.kind for g in given} & {"max", "min"}
         wraps = (moved or op.fn == "div") and not _dtype(op.result).is_float
         others = [g for g in given if not g.kind.startswith("so_far")]
@@ -241,11 +240,11 @@ class Tiling:
                 return given
             in_order = given.kind.startswith(("max", "min")) and target.name != "f8e8m0"
             if target.bits <= 8 and not in_order:
-                # It saturates, and so a sum of them is none of what they are of; to f8e8m0, what is
-                # negative becomes NaN.
+                # Saturated partial results do not add up to the result; f8e8m0 converts negative
+                # numbers to NaN.
                 self.escape(op, given)
             return given
-        # The low bits of a sum are the sum of the low bits; a wider integer is another number.
+        # Truncation commutes with addition; extension does not.
         narrower = source.is_integer and target.is_integer and target.bits <= source.bits
         kept = narrower and not op.saturate and given.kind in ("add", "so_far", "so_far_add")
         return given if kept else seen(given, op)
@@ -277,15 +276,15 @@ class Tiling:
 
 
 def known(given: Sequence[Class], op: Op) -> Class:
-    """The class of a function of values elementwise."""
+    """Return the class of an elementwise function."""
     if unknown := [g for g in given if not g.is_known]:
         return seen(next((g for g in unknown if g.kind == "seen"), unknown[0]), op)
     return ELEMENT if ELEMENT in given else SAME
 
 
 def _scaled(op: ops.Map, given: Sequence[Class]) -> Class | None:
-    """Of a carried variable times what all tiles have, and plus what a tile gives: however often it
-    is scaled, so often it shrinks or grows.
+    """Return the class of a carried variable times a factor that all tiles have, or of a scaled
+    variable plus an addend: the number of tiles is the number of scalings.
     """
     kinds = [g.kind for g in given]
     product = sorted(kinds[:2]) == ["same", "so_far"]
@@ -301,12 +300,12 @@ def seen(given: Class, op: Op) -> Class:
 
 
 def _held_by(value: Value, given: Class) -> Class:
-    """Of a variable that an inner loop carries: each iteration has it as another one left it."""
+    """Return the class of a variable that an inner loop carries, in any iteration."""
     return replace(given, made=frozenset((value,)))
 
 
 def join(a: Class, b: Class, op: Op) -> Class:
-    """What is one or the other, whichever holds for all tiles alike."""
+    """Return the class of a value that is one of two, by a condition that all tiles share."""
     if a == b:
         return replace(a, made=a.made | b.made)
     kinds = {a.kind, b.kind}
@@ -320,7 +319,7 @@ def join(a: Class, b: Class, op: Op) -> Class:
 
 
 def _combined(fn: str, given: Sequence[Class]) -> Class | None:
-    """Of a function of results of tiles, and of variables with such results: that of all."""
+    """Return the class of a function of partial results, or of variables with partial results."""
     kinds = [g.kind for g in given]
     if fn == "fma":
         product = _combined("mul", given[:2]) if not all(g.is_known for g in given[:2]) else None
@@ -328,8 +327,8 @@ def _combined(fn: str, given: Sequence[Class]) -> Class | None:
     if fn in ("add", "sub") and set(kinds) <= {"add", "zero"}:
         return next(g for g in given if g.kind == "add")
     if fn == "neg" and kinds[0] in REDUCTIONS:
-        turned = {"add": "add", "max": "min", "min": "max"}[kinds[0]]
-        return Class(turned, cause=given[0].cause)
+        negated = {"add": "add", "max": "min", "min": "max"}[kinds[0]]
+        return Class(negated, cause=given[0].cause)
     if fn in ("mul", "div", "shl") and kinds[0] == "add" and kinds[1] == "same":
         return given[0]
     if fn == "mul" and kinds == ["same", "add"]:
@@ -342,7 +341,7 @@ def _combined(fn: str, given: Sequence[Class]) -> Class | None:
 
 
 def _carried(fn: str, given: Sequence[Class]) -> Class | None:
-    """A carried variable combined with a tile's result."""
+    """Return the class of a carried variable combined with a tile's result."""
     if fn not in ("add", "sub", "max", "min"):
         return None
     own, *others = sorted(given, key=lambda g: not g.kind.startswith("so_far"))
@@ -359,7 +358,7 @@ def _carried(fn: str, given: Sequence[Class]) -> Class | None:
 
 
 def _is_linear(value: DType, tensor: DType) -> bool:
-    """Whether a store converts a sum as it converts what is summed: an integer saturates."""
+    """Whether a store's conversion commutes with addition: to an integer it saturates."""
     return value == tensor or tensor.is_float
 
 

@@ -1,6 +1,6 @@
 """The typed tree: every name resolved, every type known, functions inlined, one assignment a Var.
 
-What is left for `to_ir` is to flatten expressions and to choose names.
+`to_ir` flattens expressions and chooses names.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from wsdsl.ir.types import Tensor, Tile
 
 
 class Var(Tree):
-    """A name between two assignments; `hint` is what the source calls it. `value`: what it was
-    given, if that is all that it can be; `counts`: of the index of an `each`, the
-    dimension.
+    """A name between two assignments; `hint` is its name in the source. `value`: its only value, if
+    it has one; `counts`: the dimension, of the index of an `each`.
     """
 
     hint: str
@@ -24,7 +23,7 @@ class Var(Tree):
 
 class AxisRef(Tree):
     """A loop's axis, by a name that is unique in the kernel, or a whole dimension. `by`: the size
-    of its tiles, where the kernel says it.
+    of its tiles, if the source fixes it.
     """
 
     name: str
@@ -75,7 +74,7 @@ class Contract(Typed):
 
 
 class Reduce(Typed):
-    """`per`: of each block of so many elements, or 0."""
+    """`per`: the number of elements of each reduced block, or 0."""
 
     fn: str
     x: Expr

@@ -14,17 +14,17 @@ from wsdsl.runtime.arrays.views import ArrayView, normalise
 from wsdsl.runtime.tensor_map_encoding import MAP_BYTES, replace_address
 
 ALIGN = 64
-"""What a CUtensorMap wants; the buffer starts at a multiple of it."""
+"""Alignment of a CUtensorMap, and of the buffer."""
 
 
 class MapBytes(Protocol):
-    """Gives a tensor map's 128 bytes."""
+    """Returns the 128 bytes of a tensor map."""
 
     def __call__(self, argument: args.MapArgument, /) -> bytes: ...
 
 
 class MapAt(Protocol):
-    """The same for a tensor that lies at an address."""
+    """Returns the 128 bytes of a tensor map for a tensor at an address."""
 
     def __call__(self, argument: args.MapArgument, address: int, /) -> bytes: ...
 
@@ -59,7 +59,7 @@ def argument_bytes(
     dims: Mapping[str, int],
     map_bytes: MapBytes,
 ) -> bytes:
-    """One argument's value as the kernel reads it. The views are normalised."""
+    """Return the bytes of an argument, for normalized views."""
     match argument:
         case args.MapArgument():
             return map_bytes(argument)
@@ -76,7 +76,7 @@ def argument_bytes(
 
 
 def _stride(argument: args.StrideArgument, view: ArrayView) -> int:
-    """LaunchError for rows that lie otherwise than the kernel has it in its code."""
+    """LaunchError for a row stride other than the compiled one."""
     stride = view.strides[argument.dim]
     if argument.known in (None, stride) or view.shape[argument.dim] <= 1:
         return stride
@@ -91,8 +91,8 @@ def scalar_bytes(argument: args.ScalarArgument, value: Scalar) -> bytes:
 
 
 class PackedArguments:
-    """Arguments in memory that does not move. `address` is that of the table of pointers; `held` is
-    kept alive with it.
+    """Arguments in memory that does not move. `address` is that of the table of pointers; `held`
+    lives as long.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class PackedArguments:
         return False
 
     def moved(self, pointers: Mapping[str, int], scalars: Mapping[str, Scalar]) -> PackedArguments:
-        """A copy for tensors of the same geometry at other addresses, and for other scalars. Those
-        that are not named stay as they are.
+        """Copy, for tensors of the same geometry at other addresses, and for other scalars.
+        Arguments that are not named keep their values.
         """
         made = self.copy(self.held)
         for i, argument in enumerate(self.arguments):
@@ -155,7 +155,7 @@ class PackedArguments:
     def with_pointers(
         self, pointers: Mapping[str, int], held: object, map_at: MapAt | None = None
     ) -> PackedArguments:
-        """A copy in which these tensors lie elsewhere, in rows that `map_at` knows."""
+        """Copy with other addresses of these tensors; `map_at` encodes their tensor maps."""
         made = self.copy(held)
         for i, argument in enumerate(self.arguments):
             if isinstance(argument, args.PointerArgument) and argument.tensor in pointers:

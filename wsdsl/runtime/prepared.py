@@ -1,4 +1,4 @@
-"""A prepared call: its arguments are resolved and packed, only the launch remains."""
+"""A prepared call: its arguments are resolved and packed; a call only launches."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from wsdsl.runtime.packed_arguments import PackedArguments
 from wsdsl.runtime.workspace import Lending
 
 RETRIED = {"CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_HANDLE"}
-"""What a launch says when the kernel's context is not the current one."""
+"""Errors of a launch if the kernel's context is not the current one."""
 
 
 Fills = Mapping[str, tuple[int, int]]
-"""What is filled with zeros in front of each launch: address and bytes."""
+"""Address and bytes of memory that is filled with zeros before each launch, by tensor."""
 
 
 def fills_of(views: Mapping[str, ArrayView]) -> Fills:
@@ -39,9 +39,9 @@ class Prepared:
     """A call whose arguments are resolved and packed. Calling it is safe from several threads, and
     inside the capture of a CUDA graph.
 
-    It runs on the stream it was prepared with, else on what is the current stream at each call.
-    With `lending` the arguments depend on that too. `movable` says that arguments depend on where
-    the arrays lie by their addresses alone.
+    It runs on the stream it was prepared with, else on the current stream of each call. With
+    `lending` the arguments depend on the stream too. `movable`: arguments depend on the arrays by
+    their addresses alone.
     """
 
     __slots__ = (
@@ -89,8 +89,8 @@ class Prepared:
         self._configs: dict[int, Any] = {}
         self._copies, self._movable = copies, movable and copies is None
         self._fills: Fills = fills or {}
-        # Constant operands are loaded without a wait, and nobody tells when copies are over; nor is
-        # it said what an early start behind a fill means.
+        # Constant operands are loaded without a wait, but no event shows that copies are complete,
+        # and an early start after a fill is not defined.
         self._early = signature.waits and copies is None and not fills
         self.keepalive, self._written = keepalive, written
         self._repeat: Callable[[], Any] | None = None
@@ -101,7 +101,7 @@ class Prepared:
 
     @property
     def movable(self) -> bool:
-        """Whether `moved` gives one."""
+        """Whether `moved` returns a call."""
         return self._movable or self._idle
 
     @property
@@ -141,7 +141,7 @@ class Prepared:
         config = self._configs.get(stream)
         if config is None:
             config = remember(self._configs, stream, self._new_config(stream), MAX_STREAMS)
-        # Whatever other threads do, the memory is there until the launch has been called.
+        # The memory stays allocated until the launch has been called, despite other threads.
         packed = self._packed if self._lending is None else self._lending.arguments(stream)
         if self._copies is None:
             self._start(config, packed.address)
@@ -157,7 +157,7 @@ class Prepared:
     marked(__call__, skipped=True)
 
     def _repeating(self) -> Callable[[], Any] | None:
-        """The launch by native code, for calls that users keep; None where it is not all."""
+        """Return the launch by native code, for calls that users keep; None if more is needed."""
         fixed = self._stream_of.handle if isinstance(self._stream_of, FixedStream) else None
         if not self.keepalive or (fixed is None and not is_of_torch(self._stream_of)):
             return None
@@ -179,8 +179,8 @@ class Prepared:
             self._retry(config, table, status)
 
     def moved(self, pointers: Mapping[str, int], scalars: Mapping[str, Scalar]) -> Prepared | None:
-        """The same call of arrays that look the same and lie elsewhere, and of other numbers. None
-        where other addresses are not all.
+        """Return the call of arrays with equal geometry at other addresses, and of other numbers;
+        None if arguments depend on more than addresses.
         """
         if self._idle:
             return self

@@ -1,7 +1,7 @@
-"""Calls like one before. What arrays look like decides all but whether they overlap, so it is
-resolved and checked once; a later call of arrays that look the same is a launch at their addresses.
+"""Cache of resolved calls by the signatures of their arrays (types, shapes, strides): a later call
+with equal signatures checks for overlap only, and launches at the new addresses.
 
-To look at three arrays of torch takes 2 µs, to resolve a call 200 (on an H200's host).
+Signatures of three torch arrays take 2 µs, resolving a call takes 200 µs (on an H200's host).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from wsdsl.runtime.prepared import Prepared
 
 MAX_KNOWN = 256
 MAX_PLACES = 64
-"""Of each, calls by where their arrays lie."""
+"""Maximum number of calls per signature, by the addresses of their arrays."""
 NUMBERS = (int, float)
 Maker = Callable[[], Any]
 Places = tuple[Any, ...]
@@ -38,8 +38,8 @@ Start = Callable[[Launcher, Call], None]
 
 @dataclass(slots=True)
 class Known:
-    """What is known of arguments that look the same. Indices are those of the arguments; behind
-    these are the outputs that the call leaves out, which `makers` allocate.
+    """The resolved call of arguments with equal signatures. Indices refer to the arguments, then to
+    the outputs that the call leaves out, which `makers` allocate.
     """
 
     first: Prepared
@@ -48,7 +48,7 @@ class Known:
     makers: tuple[Maker, ...]
     results: tuple[int, ...]
     counted: tuple[int, ...]
-    """Results that were given, and are torch's."""
+    """Results that are arguments and torch tensors."""
     calls: dict[Places, Prepared] = field(default_factory=dict)
 
     def launched(self, prepared: Prepared, pointers: Any, scalars: Any) -> Launched:
@@ -58,8 +58,8 @@ class Known:
 
 
 class Look(NamedTuple):
-    """A call's arguments: `key` is what they look like, `places` where each lies (a number's place
-    is its value).
+    """A call's arguments: `key` is their signature, `places` are their addresses (of numbers: their
+    values).
     """
 
     key: tuple[Any, ...]
@@ -70,7 +70,7 @@ class Look(NamedTuple):
 
 
 class Recent:
-    """The calls of one kernel. Threads may share it. No array is held."""
+    """The calls of one kernel. Threads may share it. It references no array."""
 
     def __init__(self, is_operator: bool = False) -> None:
         self._known: dict[tuple[Any, ...], Known] = {}
@@ -78,14 +78,14 @@ class Recent:
         self.repeater = Repeater(is_operator)
 
     def __reduce__(self) -> tuple[type[Recent], tuple[bool]]:
-        """A copy, in another process, too, knows of no call."""
+        """Pickle without the calls."""
         return Recent, (self.repeater.is_operator,)
 
     def look(
         self, given: tuple[Any, ...], options: object, schedule: object, stream: Any
     ) -> Look | None:
-        """None for calls that are resolved each time: NumPy's and JAX's arrays, invalid arguments
-        and `precompiling` blocks.
+        """Return a call's signature and addresses; None for calls that are resolved each time:
+        arrays of NumPy and JAX, invalid arguments, and `precompiling` blocks.
         """
         if recorder.calls is not None:
             return None
@@ -98,8 +98,8 @@ class Recent:
                 elif (looker := interop.lookers.get(type(x))) is not None:
                     look, place = looker(x)
                 elif type(x) in NUMBERS:
-                    # Zeros of both signs are equal, and are not the same number. A number that
-                    # is not positive may be rejected, and is a look of its own.
+                    # 0.0 == -0.0, but they differ. A number that is not positive may be rejected,
+                    # so that the sign is part of the signature.
                     look, place = (type(x), x > 0), x or repr(x)
                 else:
                     look, place = look_of(x)
@@ -109,12 +109,12 @@ class Recent:
             context = 0 if is_transformed() else current_context_id()
             key = (context, handle, schedule, options, *looks)
             known = self._known.get(key)
-        except Exception:  # whatever is wrong, who resolves the call says so
+        except Exception:  # `resolve` reports it
             return None
         return Look(key, tuple(places), given, handle, known) if context else None
 
     def again(self, look: Look | None) -> tuple[Any] | None:
-        """Run it, and give what it returns; None if nothing is known of such a call."""
+        """Run a known call and return its results in a tuple; None for other calls."""
         if look is None or look.known is None:
             return None
         known, given, places = look.known, look.given, look.places
@@ -144,9 +144,9 @@ class Recent:
         sources: Mapping[str, int] | None = None,
         makers: Mapping[str, Maker] | None = None,
     ) -> None:
-        """Run a call that `resolve` has checked, and know it from now on. `sources`: which argument
-        each parameter is given, if not as `resolve` had it. Outputs without one have been
-        allocated, by `makers` or as the kernel has them.
+        """Run a call that `resolve` has checked, and cache it. `sources`: the argument of each
+        parameter, if not that of `resolve`. Outputs without an argument have been allocated, by
+        `makers` or as the kernel declares them.
         """
         sources = call.sources if sources is None else sources
         views = call.views
@@ -157,7 +157,7 @@ class Recent:
         like = next(view for name, view in views.items() if name in sources)
         missing = [name for name in views if name not in sources]
         if makers is None:
-            # As they were made: the kernel may take them as tensors of another type.
+            # The type of the allocation: a kernel may view it as another type.
             kinds = {n: adapt(describe(call.arrays[n]), views[n].dtype) for n in missing}
             makers = {n: allocator(like, kind.shape, kind.dtype) for n, kind in kinds.items()}
         index = {**sources, **{name: len(look.given) + i for i, name in enumerate(missing)}}
@@ -186,19 +186,19 @@ class Recent:
             _put(self._known, look.key, known, MAX_KNOWN)
 
     def _moved(self, known: Known, places: Places, given: Sequence[Any]) -> Prepared | None:
-        """The call at other places; None where that is not all, or outputs may share memory."""
+        """Return the call at other addresses; None if outputs may share memory, or more differs."""
         if any(at % TMA_ALIGN for at in places[len(places) - len(known.makers) :]):
             return None
         spans = [(places[t.argument] + t.low, places[t.argument] + t.high) for t in known.tensors]
         for used, (low, high) in zip(known.tensors, spans, strict=True):
-            # Its own is one of them.
+            # `spans` includes that of `used`.
             if used.written and sum(start < high and low < end for start, end in spans) > 1:
                 return None
         try:
             numbers = {name: as_scalar(given[i], dtype) for name, i, dtype in known.scalars}
             pointers = {t.param: places[t.argument] for t in known.tensors}
             prepared = known.first.moved(pointers, numbers)
-        except LaunchError:  # who resolves the call says more
+        except LaunchError:  # `resolve` reports it in detail
             return None
         if prepared is not None:
             with self._lock:
@@ -207,7 +207,7 @@ class Recent:
 
 
 def _put(held: dict[Any, Any], key: Any, value: Any, most: int) -> None:
-    """The oldest makes room."""
+    """Add to a cache, which drops its oldest entry at the limit."""
     if key not in held and len(held) >= most:
         del held[next(iter(held))]
     held[key] = value
