@@ -113,7 +113,7 @@ def test_a_seeded_difference_is_found(tmp_path: Path, capsys: pytest.CaptureFixt
     """In the other checkout the barriers of empty slots are told otherwise."""
     shutil.copytree(ROOT / "wsdsl", tmp_path / "wsdsl", ignore=shutil.ignore_patterns("*.pyc"))
     changed = 0
-    for path in (tmp_path / "wsdsl" / "codegen").glob("*.py"):
+    for path in (tmp_path / "wsdsl" / "codegen").rglob("*.py"):
         text = path.read_text()
         other = text.replace("mbarrier.init", "mbarrier.changed")
         changed += text != other

@@ -58,7 +58,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
 def test_values_are_right_and_the_kernel_is_proved(name: str, asked: dict[str, Any]) -> None:
     """A pair lies along the rows of the products."""
     schedule = right_and_proved(CASES[name], Schedule(arch="sm_100a", **asked)).schedule
-    assert "cta_group" not in asked or schedule.cluster == {asked.get("mma", "m"): 2}
+    assert "cta_group" not in asked or schedule.cluster == {asked.get("mma_m", "m"): 2}
 
 
 @pytest.mark.parametrize(("k", "more"), [(0, 72), (136, 0), (0, 0)])

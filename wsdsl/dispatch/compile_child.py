@@ -22,7 +22,7 @@ NEEDED = (
     "llvmlite.binding",
     "wsdsl.codegen.llvm_module",
     "wsdsl.codegen.ptxas",
-    "wsdsl.lowering.stand_ins",
+    "wsdsl.lowering.shape_buckets",
 )
 """Modules that import all others of a compile before ptxas, which are imported in advance."""
 

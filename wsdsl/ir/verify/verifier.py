@@ -263,8 +263,8 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
         overlapping_tiles.overlapping_grids_only_write,
         *rules_of(
             attribute_agreement, fragment_lanes, synchronization, early_start, mma_operands,
-            tmem_accesses, scale_factors, clc_responses, copy_boxes, vector_alignment, launch_widths,
-            privatized_bins,
+            tmem_accesses, scale_factors, clc_responses, copy_boxes, vector_alignment,
+            launch_widths, privatized_bins,
         ),
     ),
 )  # fmt: skip
