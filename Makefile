@@ -1,6 +1,6 @@
 # `make demo` and `make test` need Python 3.11+ and make; everything else they bring along.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks test-packages soak corpus lint size docs bench clean
+.PHONY: help demo effects test test-frameworks test-packages soak corpus lint size docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,6 +16,7 @@ help:
 	@echo "make test   run the tests, of many parameters a sample (those that need a GPU are skipped without one)"
 	@echo "make test-frameworks  the tests that use torch, JAX, other optional packages and packers of weights, without a GPU"
 	@echo "make test-packages  build wheel and sdist, install them in fresh environments, resolve their requirements on each platform"
+	@echo "make effects  compare the effects of all ops with simulated runs; each effect that is left out must be found"
 	@echo "make soak   what takes hours: all parameters, generated programs, schedules and mutants; ARGS=2000 for fewer"
 	@echo "make corpus compare the PTX of 1,000 kernels with BASE=main (previous: the commit before); ARGS=--all, ARGS=\"--sample 100\""
 	@echo "make lint   size, prose, ruff, pyright, import-linter"
@@ -48,6 +49,9 @@ soak: $(VENV)/dev
 			"prover.ptx_mutants 20000" "prover.hostile 1000"; do \
 		echo "tests.$$run $(SEED)"; $(BIN)/python -m tests.$$run $(SEED) || status=1; done; \
 		echo "tools.compare_ptx . . --all"; $(BIN)/python -m tools.compare_ptx . . --all || status=1; exit $$status
+
+effects: $(VENV)/dev
+	$(BIN)/python -m pytest --all tests/simulator/test_effects.py
 
 BASE ?= main
 corpus: $(VENV)/dev

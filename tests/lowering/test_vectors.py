@@ -10,7 +10,7 @@ from tests.case_table import matmul_text
 from wsdsl import Schedule, parse
 from wsdsl.ir.ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.rewriter import walk
-from wsdsl.prover.memory import smem_accesses, smem_loads
+from wsdsl.prover.memory import smem_accesses, smem_effects
 
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 TEXT = matmul_text(
@@ -126,7 +126,7 @@ def test_a_piece_of_a_vector_is_one_range(monkeypatch: pytest.MonkeyPatch) -> No
         asked.append(end - start)
         return smem_accesses.item_of(*args)
 
-    monkeypatch.setattr(smem_loads, "item_of", item_of)
+    monkeypatch.setattr(smem_effects, "item_of", item_of)
     schedule = Schedule(tile=dict(m=128, n=144, k=64), mode="cooperative", stages=4)
     assert kernel().compile(schedule=schedule).certificate.proved
     pieces = {512, 4 * 64, 4 * 16}  # rows, and chunks of columns

@@ -18,16 +18,18 @@ from tests.case_table import Case
 from tests.claimed_kernels import claimed
 from tests.corpus.texts import TEXTS
 from tests.decoded_kernels import DECODED
+from tests.in_place_kernels import arrays, in_place
 from tests.kernels import CASES
 from tests.quantized.test_product import BF16, normal
 from tests.scaled_kernels import SCALED
 from wsdsl import Schedule
 from wsdsl.ir import ops
-from wsdsl.ir.analysis.tensor_accesses import mapped_tensors, touch_of
+from wsdsl.ir.analysis.tensor_accesses import touch_of
+from wsdsl.ir.effects import Access, Arrive, Fence, Wait
 from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op import Kernel, Op, effects
+from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.ops import Tcgen05Dealloc, TmemColumns
-from wsdsl.ir.verify.attribute_agreement import reach
 from wsdsl.ir.verify.threads import THREADS, threads_of
 from wsdsl.kernels import quantized
 from wsdsl.prover.memory import smem_accesses
@@ -90,6 +92,18 @@ class Run:
         found = (e for e in self.effects if e.kind in kinds and e.space in spaces)
         return (e for e in found if not isinstance(e.op, Tcgen05Dealloc))
 
+    def scalars(self, op: Op) -> list[dict[str, int]]:
+        """Return the scalars of each execution of an op."""
+        return self._scalars[id(op)]
+
+    @cached_property
+    def _scalars(self) -> dict[int, list[dict[str, int]]]:
+        found = defaultdict[int, list[dict[str, int]]](list)
+        for e in self.effects:
+            if e.kind == "run":
+                found[id(e.op)].append(e.at)
+        return found
+
     @cached_property
     def num_warpgroups(self) -> int:
         return max(e.threads.stop for e in self.effects if e.kind == "run") // 128
@@ -98,6 +112,11 @@ class Run:
 def _case(name: str, sizes: dict[str, int] | None = None, **schedule: Any) -> None:
     case = {**DECODED, **CASES, **SCALED, **OWN}[name]
     case.kernel.simulate(**inputs(case, **sizes or {}), schedule=Schedule(**schedule))
+
+
+def _in_place() -> None:
+    kernel = in_place("loop", "f32")
+    kernel.simulate(*arrays(kernel, dict(M=70, N=72, E=2)))
 
 
 def _claims() -> None:
@@ -110,6 +129,8 @@ RUNS: dict[str, Callable[[], None]] = {
         "quantised", "two_types", "scaled_rows", "part", "reduce_narrow", "histogram", "scan",
         "two_loops",
     )},
+    "bins": partial(_case, "histogram", smem_privatize=dict(H=(2,))),
+    "in place": _in_place,
     "decoded in SMEM": partial(_case, "across", operand_transform="smem", tile=dict(**SMALL, k=64)),
     "pingpong": partial(_case, "gemm", mode="pingpong", tile=SMALL),
     "split_k": partial(_case, "gemm", scheduler="split_k", splits=2, mode="cooperative"),
@@ -196,29 +217,11 @@ def test_threads_of_ops_are_those_of_the_table() -> None:
     assert {kind for kind in any_threads if sizes[kind] != {1, 128}} == BY_ALL_THREADS
 
 
-def test_shared_accesses_are_within_reach() -> None:
-    """Of the rule that an item has the bytes that an op accesses from its offset on."""
-    checked = set[type[Op]]()
-    for run in runs():
-        for e in run.accesses("shared"):
-            size, fault = reach(e.op, run.kernel.definers)
-            shifted = getattr(e.op, "shift", None) is not None
-            if size and not shifted and not (isinstance(e.op, ops.StoreShared) and e.op.item):
-                _, _, at = run.place(e)
-                first = getattr(e.op, "offset", 0)
-                assert not fault and first <= at.min() and at.max() < first + size, e
-                checked.add(type(e.op))
-    assert {kind.__name__ for kind in checked} == {
-        "TmaLoad", "ThreadLoad", "ClearPanels", "LoadPanels", "LoadShared", "StorePartials",
-        "ReducePartials", "SendFragment", "ReceiveFragment", "StoreShared", "StoreTransposed",
-        "LoadTransposed", "StoreScaleFactors", "Tcgen05Cp",
-    }  # fmt: skip
-
-
 WIDER = {
     ("part", "ClearPanels"),
     ("part", "Wgmma"),
     ("histogram", "StoreBins"),
+    ("bins", "StoreBins"),
     ("widths", "TmaLoad"),
     ("scale factors", "StoreScaleFactors"),
 }
@@ -258,16 +261,127 @@ def test_prover_takes_the_accesses_of_runs(name: str, monkeypatch: pytest.Monkey
             np.testing.assert_array_equal(at, expected, str(op))
 
 
-def test_accesses_of_tensors_are_those_of_the_tables() -> None:
-    """Whether an op reads, writes or adds, and the boxes that the prover takes."""
+SPACES = {
+    "shared": "smem", "tensor": "tmem", "global": "gmem", "barrier": "mbarrier",
+    "flag": "semaphore",
+}  # fmt: skip
+WAITS = {ops.Tcgen05WaitLd: "tcgen05.ld", ops.Tcgen05WaitSt: "tcgen05.st"}
+Key = tuple[str, str, str]
+"""Kind, space, and the name of the array, tensor or barriers."""
+Moved = dict[Key, Any]
+"""Bytes of an item (columns of TMEM) that are accessed; None where only the effect is compared."""
+
+
+@cache
+def moved(run: Run) -> dict[int, Moved]:
+    """Return what each op did in a run, by the op's id."""
+    found = defaultdict[int, Moved](dict)
+    for e in run.effects:
+        space = WAITS.get(type(e.op), SPACES.get(e.space, e.space))
+        if e.kind == "run" or isinstance(e.op, Tcgen05Dealloc):
+            found[id(e.op)] |= {("write", space, ""): None} if e.kind == "write" else {}
+        elif space in ("smem", "tmem") and e.kind in ("read", "write", "add"):
+            array, size, at = run.place(e)
+            held = found[id(e.op)].setdefault((e.kind, space, array), np.zeros(size, np.bool_))
+            held[at] = True
+        else:
+            found[id(e.op)][e.kind, space, e.name] = None
+    return found
+
+
+def stated(run: Run, op: Op, dropped: int = -1) -> Moved:
+    """Return what the effects of an op say of a run, but for one of them."""
+    found, made = Moved(), run.kernel.definers
+    sizes = {name: size for _, name, _, size, _ in run.items}
+    for number, effect in enumerate(op.effects(made)):
+        of = getattr(effect, "of", None)
+        name = of if isinstance(of, str) else getattr(of, "name", "")
+        match effect:
+            case Access(space="smem" | "tmem") if of is not None and name in sizes:
+                key = "write" if effect.kind == "take" else effect.kind, effect.space, name
+                held = found.setdefault(key, np.zeros(sizes[name], np.bool_))
+                for values in run.scalars(op) if number != dropped else ():
+                    for start, end in ranges(effect, values):
+                        held[start:end] = True
+            case Access(space="smem"):
+                pass  # The address of columns, which the simulator knows.
+            case Access() if number != dropped:
+                made_by = made.get(of) if of is not None else None
+                found[effect.kind, effect.space, getattr(made_by, "label", name)] = None
+            case Fence() if number != dropped:
+                found["fence", name, ""] = None
+            case Arrive() | Wait() if number != dropped:
+                kind = type(effect).__name__.lower()
+                label = getattr(made.get(of), "label", name) if of is not None else ""
+                found[kind, effect.on, label] = None
+            case _:
+                pass
+    return {key: held for key, held in found.items() if held is None or held.any()}
+
+
+def ranges(access: Access, values: dict[str, int]) -> Iterator[tuple[int, int]]:
+    for span in (span for warp in access.spans for span in warp):
+        named = [(v if isinstance(v, str) else v.name, by) for v, by in span.terms]
+        start = span.start + sum(values[name] * by for name, by in named)
+        end = min(start + span.size, span.limit or start + span.size)
+        assert start >= end or start % span.align == 0
+        yield start, end
+
+
+def differs(run: Run, op: Op, dropped: int = -1) -> bool:
+    did, says = moved(run)[id(op)], stated(run, op, dropped)
+    if did.keys() - says.keys():
+        return True
+    wider = (list(RUNS)[runs().index(run)], type(op).__name__) in WIDER
+    for key, held in did.items():
+        if held is not None and ((held & ~says[key]).any() if wider else (held != says[key]).any()):
+            return True
+    return False
+
+
+@cache
+def ran(kind: type[Op]) -> list[tuple[Run, Op]]:
+    """Return the ops of a class, with the runs that executed them."""
+    return [(run, op) for run in runs() for op in run.kernel.of(kind) if run.scalars(op)]
+
+
+WITH_EFFECTS = [cls for cls in THREADS if effects(cls) and cls not in NOT_RUN | {TmemColumns}]
+
+
+@pytest.mark.parametrize("kind", WITH_EFFECTS, ids=op_name)
+def test_effects_are_what_runs_do(kind: type[Op]) -> None:
+    """Exactly: each effect of a class occurs in a run, on the bytes that its regions say."""
+    did, says = set[tuple[str, str]](), set[tuple[str, str]]()
+    for run, op in ran(kind):
+        assert not differs(run, op), op
+        did |= {key[:2] for key in moved(run)[id(op)]}
+        says |= {key[:2] for key in stated(run, op)}
+        written = [e for e in op.effects(run.kernel.definers) if isinstance(e, Access)]
+        for arrival in op.effects(run.kernel.definers):
+            if isinstance(arrival, Arrive) and arrival.tx < 0:
+                spans = [s for e in written if e.kind == "write" for w in e.spans for s in w]
+                assert arrival.tx == -sum(span.size for span in spans)
+    assert did == says
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("kind", WITH_EFFECTS, ids=op_name)
+def test_effect_that_is_left_out_is_found(kind: type[Op]) -> None:
+    left = {n for run, op in ran(kind) for n, _ in enumerate(op.effects(run.kernel.definers))}
+    if kind is Tcgen05Dealloc:
+        left.discard(0)  # It reads the address of its columns, which the simulator knows.
+    for run, op in ran(kind):
+        left -= {n for n in left if differs(run, op, n)}
+    assert not left
+
+
+def test_accesses_of_tensors_are_those_of_the_prover() -> None:
+    """Boxes that the prover takes."""
     for run in runs():
-        maps = mapped_tensors(run.kernel)
         places = GlobalPlaces(run.kernel, frozenset(), frozenset())
         for e in run.accesses("global"):
-            touch = touch_of(e.op, maps)
+            touch = touch_of(e.op, run.kernel.definers)
             assert touch is not None and touch.tensor == e.name, e
-            expected = "read" if touch.reads else "add" if touch.adds else "write"
-            assert e.kind == expected, e
             place = places.access(e.op, touch).place
             for dim, (at, along) in enumerate(zip(e.at, place.dims, strict=False)):
                 size = at.stop - at.start if isinstance(at, slice) else np.ptp(at) + 1

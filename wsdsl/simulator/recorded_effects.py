@@ -47,7 +47,7 @@ class Effect:
     owner: the CTA whose memory or barrier this is; -1 in global memory
     name: of the barriers, by label, or of the tensor
     at: a `Region` of SMEM or TMEM; elements of a tensor, by dimension; the stage of a barrier, or
-        the number of a named one
+        the number of a named one; of a `run` all scalars of the warpgroup, by name
     """
 
     op: Op

@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
+import numpy as np
+
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.ops import Partition
@@ -120,6 +122,11 @@ class Warpgroup:
 
     def storing(self, i: int) -> slice:
         return slice(self.first + 2 * i, self.first + 2 * i + 1)
+
+    def integers(self) -> dict[str, int]:
+        """Return the scalars that are known, with the number of the warpgroup in its partition."""
+        known = {k: int(v) for k, v in self.values.items() if isinstance(v, int | np.integer)}
+        return known | {"rank": self.rank}
 
     def get(self, value: Value, op: Op) -> Any:
         held = self.values[value.name]

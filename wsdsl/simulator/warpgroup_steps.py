@@ -46,7 +46,7 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
     for op in region:
         kind = type(op)
         if wg.effects is not None:
-            wg.effect(op, "run", "threads", wg.actors)
+            wg.effect(op, "run", "threads", wg.actors, wg.integers())
         if wg.elected or THREADS[kind] == "one":
             wg.check_threads(op)
         run = VISIBLE_OPS.get(kind)
