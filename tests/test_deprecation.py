@@ -12,6 +12,8 @@ from tests.records.recorded import make_gemm
 from wsdsl import Compiled, config
 from wsdsl.cli import main
 from wsdsl.ir import parser
+from wsdsl.ir.op import FORMER_NAMES
+from wsdsl.ir.op_fields import op_name
 
 GEMM = make_gemm()
 FILE = "examples/02_gemm.py --size M=1024 N=64 K=64"
@@ -63,6 +65,6 @@ def test_renamed_command_warns(old: str, new: str, capsys: pytest.CaptureFixture
 def test_old_names_of_ops_are_read() -> None:
     text = Path(__file__).with_name("samples").joinpath("gemm.scheduled.ir").read_text()
     older = text
-    for old, new in parser.OLD_NAMES.items():
-        older = re.sub(rf"\b{new}\(", f"{old}(", older)
+    for old, cls in FORMER_NAMES.items():
+        older = re.sub(rf"\b{op_name(cls)}\(", f"{old}(", older)
     assert older != text and parser.parse_kernel(older) == parser.parse_kernel(text)

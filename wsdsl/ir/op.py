@@ -90,6 +90,8 @@ class _Once:
 OpT = TypeVar("OpT", bound="Op")
 OPS: dict[str, type[Op]] = {}
 """Every op by its name in IR text; `import wsdsl.ir.ops` registers all."""
+FORMER_NAMES: dict[str, type[Op]] = {}
+"""Ops by the name that they had in version 0.1 (CONTRIBUTING.md, deprecation policy)."""
 THREADS: dict[type[Op], Threads] = {}
 """By every op of SCHEDULED."""
 
@@ -103,6 +105,8 @@ def op_class(
     elementwise: bool = False,
     repeatable: bool | None = None,
     movable: bool = False,
+    ptx: str = "",
+    was: str = "",
 ) -> Callable[[type[OpT]], type[OpT]]:
     """Define a frozen dataclass of ops that may stand at `levels` and that `threads` run, with the
     methods of `Op`: those that `dataclass` writes and compiles for each of a hundred classes take a
@@ -113,10 +117,13 @@ def op_class(
         cls.levels, cls.pure, cls.elementwise = levels, pure or elementwise, elementwise
         cls.repeatable = cls.pure if repeatable is None else repeatable
         cls.movable = cls.pure or cls.repeatable or movable
+        cls.ptx = ptx
         if threads is not None:
             THREADS[cls] = threads
         if levels:
             OPS[op_name(cls)] = cls
+        if was:
+            FORMER_NAMES[was] = cls
         return dataclass(init=False, eq=False, repr=False, match_args=False, kw_only=True)(cls)
 
     return made
@@ -143,6 +150,8 @@ class Op:
       repeatable ops, MMAs, and reads and releases of pipeline stages.
     """
 
+    ptx: ClassVar[str]
+    """The PTX instruction, and its immediate, of an op that is this one instruction."""
     levels: ClassVar[tuple[Level, ...]]
     pure: ClassVar[bool]
     elementwise: ClassVar[bool]

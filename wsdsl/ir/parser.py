@@ -16,32 +16,12 @@ from wsdsl.deprecation import current_fields
 from wsdsl.diagnostics import Loc, ParseError, WsdslError
 from wsdsl.ir import ops as ops  # Registers all ops.
 from wsdsl.ir import types as t
-from wsdsl.ir.op import LEVELS, OPS, Kernel, Op, Region, Value
+from wsdsl.ir.op import FORMER_NAMES, LEVELS, OPS, Kernel, Op, Region, Value
 from wsdsl.ir.op_fields import fields_of
 from wsdsl.ir.verify.attribute_ranges import fits, shown
 from wsdsl.schedule import Schedule
 
 DOCS = "compare with docs/ir.md"
-OLD_NAMES = {
-    "add_counters": "add_bins", "add_in_cluster": "cluster_reduce",
-    "allocate_barriers": "allocate_mbarriers", "allocate_tensor_memory": "tcgen05_alloc",
-    "arrive_barrier": "mbarrier_arrive", "arrive_expect_tx": "mbarrier_arrive_expect_tx",
-    "arrive_flag": "semaphore_arrive", "circular_buffer": "pipeline",
-    "claim_cluster": "clc_try_cancel", "claimed_cluster": "clc_query_cancel",
-    "clear_counters": "clear_bins", "exchange_rows": "cluster_allgather",
-    "fence_barrier_init": "fence_mbarrier_init", "finish_tile": "splitk_fixup",
-    "free_tensor_memory": "tcgen05_dealloc", "initialize_barriers": "mbarrier_init",
-    "launch_dependents": "griddep_launch_dependents", "matrix_operand": "smem_descriptor",
-    "set_max_registers": "setmaxnreg", "store_counters": "store_bins",
-    "store_scales": "store_scale_factors", "tensor_columns": "tmem_columns",
-    "tensor_commit": "tcgen05_commit", "tensor_copy": "tcgen05_cp",
-    "tensor_fence": "tcgen05_fence", "tensor_load": "tcgen05_ld",
-    "tensor_product": "tcgen05_mma", "tensor_store": "tcgen05_st",
-    "tensor_store_wait": "tcgen05_wait_st", "tensor_wait": "tcgen05_wait_ld",
-    "wait_barrier": "mbarrier_wait", "wait_flag": "semaphore_wait",
-    "wait_predecessor": "griddep_wait",
-}  # fmt: skip
-"""Current names of ops by those of version 0.1 (CONTRIBUTING.md, deprecation policy)."""
 MAX_NESTED = 100
 """Braces and parentheses in each other."""
 
@@ -121,7 +101,7 @@ class _Reader:
         children = [c for c in tree.children if c is not None]
         defined = [c for c in children if isinstance(c, Tree) and c.data == "define"]
         name = next(c for c in children if isinstance(c, Token))
-        cls = OPS.get(OLD_NAMES.get(name, str(name)))
+        cls = OPS.get(str(name), FORMER_NAMES.get(str(name)))
         if cls is None:
             self.fail(name, f"WS0204 unknown op `{name}`")
         kinds = dict(fields_of(cls))

@@ -12,7 +12,7 @@ from wsdsl.ir.op import (
 )
 
 
-@op_class(SCHEDULED, "cta")
+@op_class(SCHEDULED, "cta", ptx="bar.sync 0")
 class SyncCta(Op):
     """bar.sync 0: synchronize all threads of the CTA."""
 
@@ -70,7 +70,7 @@ class NamedBarrierArrive(_NamedBarrier):
         yield Arrive("named barrier", item=self.item, numbers=self.numbers)
 
 
-@op_class(SCHEDULED, "warps")
+@op_class(SCHEDULED, "warps", ptx="bar.warp.sync")
 class SyncWarp(Op):
     """bar.warp.sync: synchronize the threads of each warp, which see each other's SMEM accesses."""
 

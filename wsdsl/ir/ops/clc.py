@@ -29,7 +29,7 @@ DEPTH = 2
 who asks is no further ahead, since products wait for sums that are read."""
 
 
-@op_class(SCHEDULED, "one")
+@op_class(SCHEDULED, "one", was="claim_cluster")
 class ClcTryCancel(Op):
     """clusterlaunchcontrol.try_cancel: ask for a cluster of a "dynamic" grid that has not started,
     which then never does. The answer, of 16 bytes, comes to item `state.stage` of `shared` in all
@@ -49,7 +49,7 @@ class ClcTryCancel(Op):
         yield Arrive("mbarrier", self.barriers, self.state, 0, bytes, "one", ctas=self.ctas)
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", was="claimed_cluster")
 class ClcQueryCancel(OneResult):
     """The index of the cluster, of `ctas` CTAs, that the response in item `state.stage` of `shared`
     has claimed, or 2**31 - 1 if no cluster is left (clusterlaunchcontrol.query_cancel); i32. Each

@@ -11,7 +11,7 @@ from wsdsl.ir.op import (
 )
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", ptx="griddepcontrol wait", was="wait_predecessor")
 class GriddepWait(Op):
     """griddepcontrol.wait: a kernel with this op may start before the previous kernel on the
     stream is complete (programmatic dependent launch); here each thread waits for that, and sees
@@ -23,7 +23,7 @@ class GriddepWait(Op):
         yield Wait("grid")
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", ptx="griddepcontrol launch_dependents", was="launch_dependents")
 class GriddepLaunchDependents(Op):
     """griddepcontrol.launch_dependents: once every CTA of the grid has run it, the next kernel on
     the stream may start, if it waits for this one by itself. It comes after `griddep_wait`, so

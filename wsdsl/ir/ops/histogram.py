@@ -14,7 +14,7 @@ from wsdsl.ir.hardware.histogram_layout import VECTOR, WARP, WORD, counter_bytes
 from wsdsl.ir.op import SCHEDULED, Makers, Op, Value, op_class
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", was="clear_counters")
 class ClearBins(Op):
     """The threads of the partition's `by` warpgroups, which divide the counters, write the neutral
     value to all counters of the item of `shared`.
@@ -33,7 +33,7 @@ class ClearBins(Op):
         yield Access("write", "smem", self.shared, spans=spans)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", was="add_counters")
 class AddBins(Op):
     """Add `value` to elements of `tensor`, like `store_global` with `accumulate`; but to counters
     of the item of `shared` where there are such: of the first `extents` along each dimension, in
@@ -54,7 +54,7 @@ class AddBins(Op):
         yield Access("add", "gmem", self.tensor)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", was="store_counters")
 class StoreBins(Op):
     """The warps of the partition's `by` warpgroups, which divide the counters, add the item's
     counters to `tensor`, atomically, but for neutral values and elements outside of the tensor.

@@ -13,7 +13,7 @@ from wsdsl.ir.op import (
 )
 
 
-@op_class(SCHEDULED, "kernel")
+@op_class(SCHEDULED, "kernel", was="allocate_barriers")
 class AllocateMbarriers(OneResult):
     """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
     `arrivals` arrivals and as many bytes as were expected.
@@ -24,7 +24,7 @@ class AllocateMbarriers(OneResult):
     offset: int = -1
 
 
-@op_class(SCHEDULED, "one")
+@op_class(SCHEDULED, "one", was="initialize_barriers")
 class MbarrierInit(Op):
     """mbarrier.init each of the barriers; run by one thread."""
 
@@ -34,7 +34,7 @@ class MbarrierInit(Op):
         yield Access("write", "mbarrier", self.barriers)
 
 
-@op_class(SCHEDULED, "one")
+@op_class(SCHEDULED, "one", was="fence_barrier_init")
 class FenceMbarrierInit(Op):
     """fence.mbarrier_init: make the initialized barriers visible to the async proxy; the
     initializing thread runs it.
@@ -61,7 +61,7 @@ class Advance(OneResult):
     num: int
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", was="wait_barrier")
 class MbarrierWait(Op):
     """Wait until the phase of the state's parity is complete on the state's stage. Every thread
     that runs it waits and then sees what was written before the arrivals.
@@ -74,7 +74,7 @@ class MbarrierWait(Op):
         yield Wait("mbarrier", self.barriers, self.state)
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", was="arrive_barrier")
 class MbarrierArrive(Op):
     """Arrive on the state's stage: one thread for the executing warpgroup (or the elected thread),
     one of each warp with `each_warp`, all 128 with `each_thread`. With `pred` (a bool scalar) only
@@ -96,7 +96,7 @@ class MbarrierArrive(Op):
         )
 
 
-@op_class(SCHEDULED, "one")
+@op_class(SCHEDULED, "one", was="arrive_expect_tx")
 class MbarrierArriveExpectTx(Op):
     """Arrive once, and expect `tx_bytes` more bytes in this phase, or with `narrower` `line_bytes`
     times that fewer; run by one thread. With `cta` (i32, a rank in the cluster) on that CTA's

@@ -27,7 +27,7 @@ class TakesStage:
     ring: Any
 
 
-@op_class(PARTITIONED)
+@op_class(PARTITIONED, was="circular_buffer")
 class Pipeline(OneResult):
     """A pipeline of `depth` stages in SMEM, or with `space` "TMEM" in tensor memory. A stage has
     the tiles of one of `layouts`: it is as large as the largest layout, so that loops with
@@ -152,7 +152,7 @@ class ForWork(Op):
         return index.type.size if isinstance(index.type, Axis) else own
 
 
-@op_class(PARTITIONED)
+@op_class(PARTITIONED, was="finish_tile")
 class SplitkFixup(Op):
     """Split-K fixup. `sums` are the accumulators of a split, elements `begin` to `end` of
     `contraction`. Add to them those of the elements before `begin`; if `end` is the contraction's,
@@ -180,7 +180,7 @@ class SplitkFixup(Op):
     body: Region = ()
 
 
-@op_class(PARTITIONED)
+@op_class(PARTITIONED, was="add_in_cluster")
 class ClusterReduce(TakesStage, ManyResults):
     """Reduce accumulators in a cluster. `sums` are those of this CTA, the `part`-th (i32) of
     `sharing` with consecutive ranks. The tile's columns are split into `sharing` slices; each CTA
@@ -202,7 +202,7 @@ class ClusterReduce(TakesStage, ManyResults):
     empty: Value | None = None
 
 
-@op_class(("tile", "partitioned"))
+@op_class(("tile", "partitioned"), was="exchange_rows")
 class ClusterAllgather(ManyResults):
     """Gather `x` of all `ctas` CTAs of a cluster, results of their tiles along `axis`: those of the
     first value of each CTA, in the order of the ranks, then of the next value. Elements have 32

@@ -12,7 +12,7 @@ from wsdsl.ir.op import (
 )
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", was="arrive_flag")
 class SemaphoreArrive(Op):
     """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
     (or `by`, an i32) to `tensor` (of i32) at `index`; with `wrap` (an i32) it adds 1, or resets a
@@ -32,7 +32,7 @@ class SemaphoreArrive(Op):
         yield Arrive("semaphore", self.tensor, threads="one")
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", ptx="ld.acquire.gpu", was="wait_flag")
 class SemaphoreWait(Op):
     """Wait until `tensor` (of i32) at `index` is at least `count` (i32), polling with
     ld.acquire.gpu. Every thread that runs it waits and then sees what came before the arrivals.

@@ -28,7 +28,7 @@ from wsdsl.ir.ops.wgmma import SmemDescriptor
 from wsdsl.ir.types import DTYPES, Accumulator, Columns
 
 
-@op_class(SCHEDULED, "cta")
+@op_class(SCHEDULED, "cta", was="allocate_tensor_memory")
 class Tcgen05Alloc(OneResult):
     """The CTA's first warp allocates the columns of the result's type for the whole kernel, lets
     other CTAs of its SM allocate, and writes the address to the 32-bit cell at `offset` in SMEM
@@ -41,7 +41,7 @@ class Tcgen05Alloc(OneResult):
     cta_group: int = 1
 
 
-@op_class(SCHEDULED, "cta")
+@op_class(SCHEDULED, "cta", was="free_tensor_memory")
 class Tcgen05Dealloc(Op):
     """The CTA's first warp frees all columns. Run once by all threads after the partitions, when
     all threads have synchronized, with a `tcgen05_fence` before and after.
@@ -55,7 +55,7 @@ class Tcgen05Dealloc(Op):
         yield Access("write", "tmem", None, pair=self.cta_group > 1)
 
 
-@op_class(SCHEDULED, "kernel")
+@op_class(SCHEDULED, "kernel", was="tensor_columns")
 class TmemColumns(OneResult):
     """`num` items of `columns` columns of `memory`, from its column `first` on."""
 
@@ -67,7 +67,7 @@ class TmemColumns(OneResult):
         yield Access("read", "smem", self.memory)
 
 
-@op_class(SCHEDULED, "one")
+@op_class(SCHEDULED, "one", was="tensor_product")
 class Tcgen05Mma(Op):
     """Start d = a · b + (d if `accumulate` else 0) on `rows` x `columns` x `k` (tcgen05.mma), where
     d lies in item `state.stage` of `sums`, from its column `column` on: an element a cell, sums of
@@ -142,7 +142,7 @@ class Tcgen05Mma(Op):
                 yield Access("read", "smem", *where, asynchronous=True, pair=pair)
 
 
-@op_class(SCHEDULED, "one")
+@op_class(SCHEDULED, "one", was="tensor_commit")
 class Tcgen05Commit(Op):
     """Arrive once on the barrier of the state's stage when all products that this thread has
     started are complete. A `tcgen05_fence` in front is part of it. With `multicast` (a mask of
@@ -158,7 +158,7 @@ class Tcgen05Commit(Op):
         yield Arrive("mbarrier", self.barriers, self.state, threads="one", multicast=self.multicast)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", was="tensor_load")
 class Tcgen05Ld(OneResult):
     """Start to read columns of item `state.stage` of `sums`, from `column` on, as many as the
     result has: 64 rows; warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
@@ -182,7 +182,7 @@ class Tcgen05Ld(OneResult):
         yield Access("read", "tmem", self.sums, self.state, spans, True)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", was="tensor_store")
 class Tcgen05St(Op):
     """Start to write the fragment `value`, in the lanes of an accumulator, to item `state.stage` of
     `columns`, from its column `column` on: its 64 rows to the lanes that `tcgen05_ld` reads for
@@ -209,7 +209,7 @@ class Tcgen05St(Op):
         yield Access("write", "tmem", self.columns, self.state, spans, True)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", was="store_scales")
 class StoreScaleFactors(Op):
     """Start to write scales of `rows` rows, `words` words of four a row, to item `state.stage` of
     `scales`, from column `column` on: word w of row i to lane i % 32 of each quarter of the lanes,
@@ -244,7 +244,7 @@ class StoreScaleFactors(Op):
         yield Access("write", "tmem", self.scales, self.state, (spans,), True)
 
 
-@op_class(SCHEDULED, "one")
+@op_class(SCHEDULED, "one", was="tensor_copy")
 class Tcgen05Cp(Op):
     """Start to copy scales of `rows` rows, `words` words a row, to item `state.stage` of `scales`,
     from column `column` on, in the layout of `store_scale_factors` (tcgen05.cp). They are
@@ -271,7 +271,7 @@ class Tcgen05Cp(Op):
         yield Access("write", "tmem", *target, asynchronous=True, pair=pair)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ptx="tcgen05.wait::st", was="tensor_store_wait")
 class Tcgen05WaitSt(Op):
     """Wait until all `tcgen05_st`s and `store_scale_factors` of the thread are complete."""
 
@@ -279,7 +279,7 @@ class Tcgen05WaitSt(Op):
         yield Wait("tcgen05.st")
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ptx="tcgen05.wait::ld", was="tensor_wait")
 class Tcgen05WaitLd(ManyResults):
     """Wait until all `tcgen05_ld`s of the thread are complete; the results are the `loads` as
     fragments that may be read.
@@ -291,7 +291,7 @@ class Tcgen05WaitLd(ManyResults):
         yield Wait("tcgen05.ld")
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", was="tensor_fence")
 class Tcgen05Fence(Op):
     """Order accesses of tensor memory with the synchronization of threads: with `after`, later
     accesses follow the waits before this op; else earlier accesses precede the arrivals after it.

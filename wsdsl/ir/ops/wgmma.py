@@ -18,7 +18,7 @@ from wsdsl.ir.op import (
 from wsdsl.ir.types import DTYPES, Accumulator, DType
 
 
-@op_class(SCHEDULED, "any", pure=True)
+@op_class(SCHEDULED, "any", pure=True, was="matrix_operand")
 class SmemDescriptor(OneResult):
     """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
     bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
@@ -63,7 +63,7 @@ class AsAccumulator(Unary):
     """A fragment handed back to wgmma; the same registers."""
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ptx="wgmma.fence")
 class WgmmaFence(Op):
     """wgmma.fence: orders earlier accesses of registers before the wgmmas that follow."""
 
@@ -118,7 +118,7 @@ class Wgmma(OneResult):
                 yield Access("read", "smem", *where, asynchronous=True)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ptx="wgmma.commit_group")
 class WgmmaCommit(Op):
     """Close the group of the wgmmas started since the last commit."""
 

@@ -22,7 +22,7 @@ from wsdsl.prover.machine.normalize import forget_first, most_stores, normalize_
 from wsdsl.prover.machine.pipeline_families import order, ring_families, turned
 from wsdsl.prover.machine.stage_symmetry import StageSymmetry
 from wsdsl.prover.machine.widening import NAMED
-from wsdsl.prover.memory.wgmma_operands import Descriptor
+from wsdsl.prover.ops.wgmma import Descriptor
 
 NO_TURN = (0, 0, 1)
 Turns = dict[tuple[int, int], tuple[int, int, int]]

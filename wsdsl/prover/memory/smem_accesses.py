@@ -13,21 +13,15 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from wsdsl.ir import ops
-from wsdsl.ir.effects import Access
 from wsdsl.ir.op import Op, Value
 from wsdsl.prover.failure import Party
-from wsdsl.prover.machine.instructions import LOCAL, Instruction
+from wsdsl.prover.machine.instructions import Instruction
 from wsdsl.prover.machine.machine import (
-    ALL,
     ELECTED,
-    FIRST_LANES,
-    NOTHING_STORED,
     Agent,
     Machine,
     Span,
     StageParity,
-    union,
 )
 from wsdsl.prover.machine.model import Array
 from wsdsl.prover.protocols.mbarriers import barrier_of, count_in_phase, settle, shown
@@ -241,52 +235,3 @@ def destinations(m: Machine, a: Agent, i: Instruction, multicast: Value | None) 
         told = f"multicast mask {mask} exceeds the {m.model.cluster} CTAs of the cluster"
         raise a.fail("misuse", i.op, told)
     return [m.model.reach(a.cta, rank) for rank in range(m.model.cluster) if mask >> rank & 1]
-
-
-def fence_async_proxy(m: Machine, a: Agent, i: Instruction) -> int:
-    who = (0,) if i.elected else ALL
-    kept: list[tuple[int, int, int]] = []
-    for index, c, event in m.unshown:
-        if index == a.index and c == EVERY and not i.elected:
-            a.did |= event
-        elif index == a.index and c in who:
-            a.know[c] |= event
-        else:
-            kept.append((index, c, event))
-    m.unshown = kept
-    return LOCAL
-
-
-def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
-    op: ops.TmaStore = i.op
-    array, item = item_in(m, a, i, op.shared, op.item)
-    item_of(m, a, op, (array, item, 0, array.bytes))
-    made: list[int] = []
-    (access,) = (e for e in i.effects if isinstance(e, Access) and e.space == "smem")
-    for place, (c, spans) in enumerate(zip(FIRST_LANES, access.spans, strict=True)):
-        event = m.event()
-        before = a.know[c] | union(stored[place] for stored in (*a.stores, a.open_stores))
-        reader = ("store", a.index, c)
-        for span in spans:
-            where = array, item, span.start, span.start + span.size
-            read(m, a, op, where, a.know[c], reader, event, before)
-        made.append(event)
-    a.open_stores = tuple([s | new for s, new in zip(a.open_stores, made, strict=True)])
-    a.began_stores = True
-    return LOCAL
-
-
-def tma_store_commit(m: Machine, a: Agent, i: Instruction) -> int:
-    a.stores.append(a.open_stores)
-    a.open_stores, a.began_stores = NOTHING_STORED, False
-    return LOCAL
-
-
-def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    op: ops.TmaStoreWait = i.op
-    over = max(0, len(a.stores) - op.pending)
-    for events in a.stores[:over]:
-        for c, event in zip(FIRST_LANES, events, strict=True):
-            a.know[c] |= event
-    del a.stores[:over]
-    return LOCAL

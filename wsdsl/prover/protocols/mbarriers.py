@@ -9,21 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value
-from wsdsl.prover.failure import Party
-from wsdsl.prover.machine.control_flow import truth
-from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction
+from wsdsl.prover.machine.instructions import Instruction
 from wsdsl.prover.machine.machine import (
     ALL,
     ELECTED,
-    FIRST_LANES,
-    WARPS,
     Agent,
     Barrier,
     Machine,
     StageParity,
-    union,
 )
 from wsdsl.prover.machine.model import Array
 
@@ -67,28 +61,6 @@ def barrier_of(
 def shown(array: Array, stage: int, m: Machine, cta: int) -> str:
     where = f" of CTA {cta}" if m.model.num_ctas > 1 else ""
     return f"`{array.label}` stage {stage}{where}"
-
-
-def mbarrier_init(m: Machine, a: Agent, i: Instruction) -> int:
-    op: ops.MbarrierInit = i.op
-    array = m.model.arrays[op.barriers.name]
-    first = a.cta * m.model.num_barriers + array.first
-    for stage in range(array.num):
-        held = m.barriers[first + stage]
-        if held.initialised:
-            raise a.fail("misuse", op, f"`{array.label}` is initialized twice")
-        held.initialised = 1
-    return LOCAL
-
-
-def fence_mbarrier_init(m: Machine, a: Agent, i: Instruction) -> int:
-    """What this thread has initialised is visible to whoever synchronises with it from here on."""
-    (event,) = m.happened(a, (0,))
-    first = a.cta * m.model.num_barriers
-    for held in m.barriers[first : first + m.model.num_barriers]:
-        if held.initialised == 1:
-            held.initialised, held.fenced = VISIBLE, event
-    return LOCAL
 
 
 def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
@@ -190,105 +162,7 @@ def cta_of_pair(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
     return cta
 
 
-def mbarrier_arrive(m: Machine, a: Agent, i: Instruction) -> int:
-    op: ops.MbarrierArrive = i.op
-    if op.pred is not None and not truth(m, a.slots[i.extra[op.pred.name]]):
-        return LOCAL
-    cta = a.cta
-    if op.cta is not None:
-        cta = cta_of_rank(m, a, i, op.cta)
-    who = ALL if op.each_thread else FIRST_LANES if op.each_warp else ELECTED
-    held, array, stage = barrier_of(m, a, i, who, cta)
-    know = m.everything(a) if op.each_thread else a.met if op.each_warp else 0
-    know |= union(a.know[c] for c in who)
-    if cta != a.cta:
-        know |= landed(m, a, held, who)
-    count = 128 if op.each_thread else 4 if op.each_warp else 1
-    arrive(m, a, i, held, shown(array, stage, m, cta), count, know)
-    return SEEN
-
-
-def mbarrier_arrive_expect_tx(m: Machine, a: Agent, i: Instruction) -> int:
-    op: ops.MbarrierArriveExpectTx = i.op
-    cta = a.cta if op.cta is None else cta_of_rank(m, a, i, op.cta)
-    held, array, stage = barrier_of(m, a, i, ELECTED, cta)
-    name, know = shown(array, stage, m, cta), a.know[0]
-    if cta != a.cta:
-        know |= landed(m, a, held, ELECTED)
-    held.tx += op.tx_bytes
-    arrive(m, a, i, held, name, 1, know)
-    return SEEN
-
-
-def mbarrier_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    op: ops.MbarrierWait = i.op
-    who = classes(i)
-    held, array, stage = barrier_of(m, a, i, who)
-    blocked = held.phase & 1 == a.slots[i.extra[op.state.name]].parity
-    # It waits for phase p, the present one or the last: that p - 1 is complete it must know.
-    needed = held.done if blocked else held.before
-    for c in who:
-        if needed & ~a.know[c]:
-            raise a.fail(
-                "phase",
-                op,
-                f"this may pass too early: {shown(array, stage, m, a.cta)} may not have completed "
-                "the phase before the awaited one, which has the same parity",
-                hint="wait for each phase in the thread that waits for the next",
-            )
-    if blocked:
-        return BLOCKED
-    for c in who:
-        a.know[c] |= held.completed
-    event = m.event()
-    waited(m, a, i)
-    # Whoever hears of this wait hears of those before it, too: one event stands for all.
-    earlier = held.passed & (a.know[0] if i.elected else a.did)
-    if i.elected:
-        a.know[0] |= event
-    else:
-        a.did |= event
-    held.passed = held.passed & ~earlier | event
-    m.waits = m.waits & ~earlier | event
-    held.waiters = (*held.waiters, Party(a.index, op))
-    return SEEN
-
-
 def waited(m: Machine, a: Agent, i: Instruction) -> None:
     """Its threads have been told of others, or the elected one was."""
     if m.model.columns:
         a.stale |= STALE_ELECTED | ALONE if i.elected else STALE
-
-
-def sync_warp(m: Machine, a: Agent, i: Instruction) -> int:
-    if a.stale & ALONE:
-        a.stale = STALE
-    for first, others in WARPS:
-        a.know[first] = a.know[others] = a.know[first] | a.know[others]
-    a.met = a.did
-    return LOCAL
-
-
-def setmaxnreg(m: Machine, a: Agent, i: Instruction) -> int:
-    op: ops.Setmaxnreg = i.op
-    if op.count % 8 or not 24 <= op.count <= 256:
-        told = f"setmaxnreg needs a multiple of 8 from 24 to 256, not {op.count} registers"
-        raise a.fail("registers", op, told)
-    taken = op.count - a.registers
-    if taken and op.increase != (taken > 0):
-        more = "more" if op.increase else "fewer"
-        told = f"{op.count} registers per thread are not {more} than {a.registers}"
-        raise a.fail("registers", op, told)
-    if taken > m.pool[a.cta]:
-        return BLOCKED
-    m.pool[a.cta] -= taken
-    a.registers = op.count
-    return SEEN
-
-
-def semaphore_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    """Pass as late as possible. That the semaphore of a workspace is reached is argued in
-    split_k_protocol.py, which needs that no iteration of the work loop waits for an event after the
-    semaphore of a later iteration, nor an arrival of all work units for an event after their wait.
-    """
-    return SEEN if all(m.place(o) >= (m.turn(a), True) for o in m.agents) else BLOCKED

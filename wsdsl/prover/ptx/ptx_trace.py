@@ -10,11 +10,18 @@ from functools import partial
 from typing import NamedTuple
 
 from wsdsl.prover.ptx.expected_paths import HALVES, TMEM, Places, parity_of, place_at
-from wsdsl.prover.ptx.expected_trace import ASK, CLAIMED, CONDITIONAL, IS_CLAIMED
 from wsdsl.prover.ptx.register_slice import Statics, split_address
 from wsdsl.prover.ptx.register_values import ADDRESS, BASE, Values
-from wsdsl.prover.ptx.sync_events import EVERYWHERE, UNKNOWN, Letter
-from wsdsl.prover.ptx.tmem_events import PREFIX, tensor_letter
+from wsdsl.prover.ptx.sync_events import (
+    CONDITIONAL,
+    EVERYWHERE,
+    FIRST_CTA,
+    IS_CANCELED,
+    TRY_CANCEL,
+    UNKNOWN,
+    Letter,
+)
+from wsdsl.prover.ptx.tcgen05_letters import PREFIX, tensor_letter
 
 COMMENT = re.compile(r"//[^\n]*")
 TOKEN = re.compile(
@@ -42,10 +49,13 @@ DESCRIPTORS = ("a", "b")
 PRODUCT = "wgmma.mma_async.sync.aligned."
 SEND = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
 SENT = {f"{SEND}.v4.b32": "16 bytes", f"{SEND}.b32": "4 bytes"}
-TRY_CANCEL = f"{ASK}.async.shared::cta.mbarrier::complete_tx::bytes"
-ASKS = {f"{TRY_CANCEL}.b128": ASK, f"{TRY_CANCEL}.multicast::cluster::all.b128": f"multicast {ASK}"}
+ASK_PTX = f"{TRY_CANCEL}.async.shared::cta.mbarrier::complete_tx::bytes"
+ASKS = {
+    f"{ASK_PTX}.b128": TRY_CANCEL,
+    f"{ASK_PTX}.multicast::cluster::all.b128": f"multicast {TRY_CANCEL}",
+}
 """Instructions and their events."""
-READS = {f"{IS_CLAIMED}.pred.b128": IS_CLAIMED, f"{CLAIMED}.b32.b128": CLAIMED}
+READS = {f"{IS_CANCELED}.pred.b128": IS_CANCELED, f"{FIRST_CTA}.b32.b128": FIRST_CTA}
 LOAD = "shared::cluster.global.mbarrier::complete_tx::bytes"
 STORE = "global.shared::cta.bulk_group"
 REDUCE = "global.shared::cta.add.bulk_group"

@@ -45,6 +45,11 @@ PARITY = "parity "
 EVERYWHERE = "everywhere"
 EVERYBODY = -1
 """Threads are bits of an int."""
+CONDITIONAL = "conditional "
+"""An event that depends on more than which thread it is."""
+TRY_CANCEL, QUERY = "clusterlaunchcontrol.try_cancel", "clusterlaunchcontrol.query_cancel"
+IS_CANCELED, FIRST_CTA = f"{QUERY}.is_canceled", f"{QUERY}.get_first_ctaid::x"
+"""The cluster of a response is read where it has one."""
 
 
 def threads_told(some: int, of: int) -> str:

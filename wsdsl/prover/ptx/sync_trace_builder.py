@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Makers, Op, Region, Value
@@ -90,6 +91,15 @@ class TraceBuilder(ABC):
         if kept:
             self.now = self.silent(self.now)
             self.graph.changes[self.now] = Change(tuple(kept))
+
+    def change(self, into: Value, of: Value | int, num: int) -> None:
+        """Define a pipeline state: a parity, or the stage after another one."""
+        self.now = self.silent(self.now)
+        self.graph.changes[self.now] = Change(((into, of, num),))
+
+    def of_barrier(self, op: Any, **where: Any) -> Fill:
+        """Return the place of the barrier that an op uses."""
+        return Fill(self.places.barriers[op.barriers], op.state, **where)
 
     def of_ranks(self, x: Value | None) -> ByThread | None:
         """The number in each CTA of the cluster, None for no value."""

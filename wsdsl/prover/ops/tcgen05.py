@@ -15,14 +15,24 @@ lanes of its own.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.hardware.block_scale_factors import WORD, scale_columns, word_columns
+from wsdsl.ir.analysis.smem_descriptors import ATOM, VERSION
+from wsdsl.ir.analysis.tcgen05_instructions import STORED, at_once, instructions, stored_shape
+from wsdsl.ir.hardware.block_scale_factors import (
+    TILE_COLUMNS,
+    WORD,
+    scale_columns,
+    stored_at_once,
+    word_columns,
+)
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
-from wsdsl.ir.op import Op
-from wsdsl.ir.types import Columns
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.types import Columns, TensorMemory
+from wsdsl.ir.verify.threads import threads_of
 from wsdsl.prover.machine.control_flow import truth
 from wsdsl.prover.machine.instructions import LOCAL, SEEN, Instruction
 from wsdsl.prover.machine.machine import ALL, Agent, Group, Machine, union
@@ -37,7 +47,7 @@ from wsdsl.prover.memory.smem_accesses import (
     write,
 )
 from wsdsl.prover.memory.smem_effects import read_by_threads
-from wsdsl.prover.memory.wgmma_operands import UNWRITTEN, Descriptor, read_operand, waited_for
+from wsdsl.prover.ops.wgmma import UNWRITTEN, Descriptor, read_operand, waited_for
 from wsdsl.prover.protocols.mbarriers import (
     STALE,
     STALE_ELECTED,
@@ -46,6 +56,11 @@ from wsdsl.prover.protocols.mbarriers import (
     pair_of,
     shown,
 )
+from wsdsl.prover.ptx.expected_paths import TMEM, Fill, of_warps
+from wsdsl.prover.ptx.operand_events import descriptor_event, operand_event
+from wsdsl.prover.ptx.register_values import BASE
+from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
+from wsdsl.prover.ptx.tcgen05_letters import FIRST_WARP, IN_TENSOR, PREFIX, RING
 
 
 def _fenced(m: Machine, a: Agent, i: Instruction) -> None:
@@ -279,4 +294,116 @@ def tcgen05_dealloc(m: Machine, a: Agent, i: Instruction) -> int:
         for item in range(array.num) if array.name in m.model.columns else ():
             for cta in {a.cta, other}:
                 write(m, a, op, (array, item, 0, array.bytes), know, (0, 0), cta=cta)
+    return LOCAL
+
+
+def _emit(
+    t: TraceBuilder,
+    op: Op,
+    who: ThreadSet,
+    kind: str,
+    where: tuple[Value, Value, int],
+    detail: str = "",
+) -> None:
+    """Emit an instruction on an item's columns (columns, state, first), each warp on its lanes."""
+    sums, state, at = where
+    item, kind_of = t.columns[sums], sums.type_as(Columns)
+    start, half, apart = TMEM + item.first + at, getattr(op, "half", 0), getattr(op, "apart", 0)
+    by_warps = threads_of(op) == "warpgroup"
+    columns = [(group - who.first) * apart + (half << 20) for group in range(8)]
+    lanes = [by_warps * (x + (warp << 21)) for x in columns for warp in range(4)]
+    state_of = state if kind_of.num > 1 else None
+    fill = Fill(state=state_of, start=start, stride=kind_of.columns, further=of_warps(lanes))
+    t.emit(op, PREFIX + kind, detail, RING, fill=fill)
+
+
+def trace_tcgen05_alloc(t: TraceBuilder, op: ops.Tcgen05Alloc, _: ThreadSet) -> None:
+    t.places.words.add(op.offset)
+    group, columns = f".cta_group::{op.cta_group}", op.result.type_as(TensorMemory).columns
+    relinquish = f"{PREFIX}relinquish_alloc_permit{group}", "", None
+    allocate = f"{PREFIX}alloc{group}", str(columns), Fill(start=op.offset)
+    _by_first_warp(t, op, allocate, relinquish)
+
+
+def trace_tcgen05_dealloc(t: TraceBuilder, op: ops.Tcgen05Dealloc, _: ThreadSet) -> None:
+    columns = op.memory.type_as(TensorMemory).columns
+    kind = f"{PREFIX}dealloc.cta_group::{op.cta_group}"
+    _by_first_warp(t, op, (kind, str(columns), Fill(start=TMEM)))
+
+
+def trace_tmem_columns(t: TraceBuilder, op: ops.TmemColumns, _: ThreadSet) -> None:
+    t.columns[op.result] = op
+
+
+def trace_tcgen05_mma(t: TraceBuilder, op: ops.Tcgen05Mma, who: ThreadSet) -> None:
+    known = t.known.get(op.accumulate)
+    flag = "p" if known is None else str(int(known))
+    issued, there = instructions(op), IN_TENSOR if op.a_state else ""
+    for step, own in enumerate(issued):
+        kind = f"mma.cta_group::{op.cta_group}.kind::{own.kind}"
+        detail = f"{'1' if step else flag}, {own.descriptor}{there}"
+        _emit(t, op, who, kind, (op.sums, op.state, op.column), detail)
+        if op.a_state is not None:
+            at = op.a_column + step * op.a_columns // len(issued)
+            _emit(t, op, who, kind, (op.a, op.a_state, at), "operand 1")
+        else:
+            operand_event(t, op, op.a, step, VERSION)
+        operand_event(t, op, op.b, step, VERSION)
+        if op.scales is not None and op.scale_state is not None:
+            where = op.scales, op.scale_state
+            _emit(t, op, who, kind, (*where, own.a_scale), "operand 4")
+            _emit(t, op, who, kind, (*where, own.b_scale), "operand 5")
+
+
+def trace_tcgen05_commit(t: TraceBuilder, op: ops.Tcgen05Commit, _: ThreadSet) -> None:
+    many = ".multicast::cluster" if op.multicast is not None else ""
+    kind = f"{PREFIX}commit.cta_group::{op.cta_group}.mbarrier::arrive::one{many}"
+    t.emit(op, kind, fill=t.of_barrier(op, cta=t.of_ranks(op.multicast)))
+
+
+def trace_tcgen05_ld(t: TraceBuilder, op: ops.Tcgen05Ld, who: ThreadSet) -> None:
+    for at, width in at_once(op.width):
+        _emit(t, op, who, f"ld.16x256b.x{width // 8}", (op.sums, op.state, op.column + at))
+
+
+def trace_tcgen05_st(t: TraceBuilder, op: ops.Tcgen05St, who: ThreadSet) -> None:
+    shape = stored_shape(op)
+    for at, width in at_once(op.width):
+        kind = f"st.{shape}.x{width // STORED[shape]}"
+        _emit(t, op, who, kind, (op.columns, op.state, op.column + at))
+
+
+def trace_store_scale_factors(t: TraceBuilder, op: ops.StoreScaleFactors, who: ThreadSet) -> None:
+    for columns in word_columns(op.rows, op.words):
+        t.emit(op, "ld.shared")
+        at = op.column + columns.start
+        for count in stored_at_once(len(columns)):
+            _emit(t, op, who, f"st.32x32b.x{count}", (op.scales, op.state, at))
+            at += count
+
+
+def trace_tcgen05_cp(t: TraceBuilder, op: ops.Tcgen05Cp, who: ThreadSet) -> None:
+    kind = f"cp.cta_group::{op.cta_group}.32x128b.warpx4"
+    for word, atom in product(range(op.words), range(op.rows // ROWS)):
+        at = op.column + scale_columns(op.rows, word) + TILE_COLUMNS * atom
+        _emit(t, op, who, kind, (op.scales, op.state, at))
+        place = t.shared[op.shared].offset + op.offset + (atom * op.words + word) * BYTES
+        of = op.shared, op.shared_state
+        descriptor_event(t, op, of, BASE + place >> 4, ATOM | VERSION, (0,) * 32)
+
+
+def trace_tcgen05_fence(t: TraceBuilder, op: ops.Tcgen05Fence, _: ThreadSet) -> None:
+    t.emit(op, f"{PREFIX}fence::{'after' if op.after else 'before'}_thread_sync")
+
+
+def _by_first_warp(t: TraceBuilder, op: Op, *letters: tuple[str, str, Fill | None]) -> None:
+    before = t.now
+    t.now = t.silent(before, threads=FIRST_WARP)
+    for kind, detail, fill in letters:
+        t.emit(op, kind, detail, fill=fill)
+    own = t.silent(t.now)
+    t.now = t.silent(own, t.silent(before, threads=~FIRST_WARP))
+
+
+def tcgen05_alloc(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL

@@ -1,4 +1,4 @@
-"""Barriers of whole warpgroups: the CTA's, the cluster's, and the named ones."""
+"""Barriers of whole warpgroups (CTA, cluster, named) and of warps, and proxy fences."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ from functools import reduce
 from operator import or_
 
 from wsdsl.ir import ops
-from wsdsl.prover.machine.instructions import BLOCKED, SEEN, Instruction
-from wsdsl.prover.machine.machine import ALL, Agent, Barrier, Machine
-from wsdsl.prover.protocols.mbarriers import count_in_phase, settle, waited
+from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction
+from wsdsl.prover.machine.machine import (
+    ALL,
+    WARPS,
+    Agent,
+    Barrier,
+    Machine,
+)
+from wsdsl.prover.memory.smem_accesses import EVERY
+from wsdsl.prover.protocols.mbarriers import ALONE, STALE, count_in_phase, settle, waited
+from wsdsl.prover.ptx.expected_paths import Fill, of_warps
+from wsdsl.prover.ptx.sync_events import EVERYWHERE
+from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
 
 
 def _meet(
@@ -91,3 +101,52 @@ def _number(a: Agent, i: Instruction, op: ops.NamedBarrierSync | ops.NamedBarrie
     if not 0 <= item < op.num:
         raise a.fail("misuse", op, f"item {item} exceeds {op.num} named barriers")
     return op.barrier + item
+
+
+def sync_warp(m: Machine, a: Agent, i: Instruction) -> int:
+    if a.stale & ALONE:
+        a.stale = STALE
+    for first, others in WARPS:
+        a.know[first] = a.know[others] = a.know[first] | a.know[others]
+    a.met = a.did
+    return LOCAL
+
+
+def fence_async_proxy(m: Machine, a: Agent, i: Instruction) -> int:
+    who = (0,) if i.elected else ALL
+    kept: list[tuple[int, int, int]] = []
+    for index, c, event in m.unshown:
+        if index == a.index and c == EVERY and not i.elected:
+            a.did |= event
+        elif index == a.index and c in who:
+            a.know[c] |= event
+        else:
+            kept.append((index, c, event))
+    m.unshown = kept
+    return LOCAL
+
+
+def trace_sync_cluster(t: TraceBuilder, op: ops.SyncCluster, _: ThreadSet) -> None:
+    t.emit(op, "barrier.cluster.arrive" + ".relaxed" * op.relaxed)
+    t.emit(op, "barrier.cluster.wait")
+
+
+def trace_named_barrier_sync(t: TraceBuilder, op: ops.NamedBarrierSync, _: ThreadSet) -> None:
+    _trace_named(t, op, "bar.sync")
+
+
+def trace_named_barrier_arrive(t: TraceBuilder, op: ops.NamedBarrierArrive, _: ThreadSet) -> None:
+    _trace_named(t, op, "bar.arrive")
+
+
+def _trace_named(
+    t: TraceBuilder, op: ops.NamedBarrierSync | ops.NamedBarrierArrive, kind: str
+) -> None:
+    items, threads = t.of_warpgroups(op.item), str(128 * op.num_warpgroups)
+    number = [x if x is None else op.barrier + x for x in items for _ in range(4)]
+    detail = f"{op.barrier}, {threads}" if op.item is None else threads
+    t.emit(op, kind, detail, fill=None if op.item is None else Fill(number=of_warps(number)))
+
+
+def trace_fence_async_proxy(t: TraceBuilder, op: ops.FenceAsyncProxy, _: ThreadSet) -> None:
+    t.emit(op, "fence.proxy.async", EVERYWHERE if op.everywhere else "")

@@ -6,16 +6,18 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.hardware.wgmma_shapes import ROWS
+from wsdsl.ir.hardware.wgmma_shapes import PTX_NAMES, ROWS, k_step, may_be_mn_major
 from wsdsl.ir.op import Op, Value, results_of
 from wsdsl.ir.ops import Tcgen05Mma
-from wsdsl.ir.types import DTYPES
+from wsdsl.ir.types import DTYPES, Accumulator, Fragment
 from wsdsl.prover.failure import Failure
 from wsdsl.prover.machine.control_flow import truth
 from wsdsl.prover.machine.instructions import LOCAL, Instruction
 from wsdsl.prover.machine.machine import ALL, Agent, Group, Machine, Registers, union
 from wsdsl.prover.machine.model import Array
 from wsdsl.prover.memory.smem_accesses import item_in, joined, known_to_each, read
+from wsdsl.prover.ptx.operand_events import operand_event
+from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
 from wsdsl.record import record
 
 UNWRITTEN = "unwritten"
@@ -204,3 +206,41 @@ def zero_unless(m: Machine, a: Agent, i: Instruction) -> int:
     if _is_unwritten(a, i, op.x) and truth(m, a.slots[i.extra[op.cond.name]]):
         raise _unwritten(m, a, op, op.x)
     return LOCAL
+
+
+def trace_empty_accumulator(t: TraceBuilder, op: ops.EmptyAccumulator, _: ThreadSet) -> None:
+    t.empty.add(op.result)
+
+
+def trace_smem_descriptor(t: TraceBuilder, op: ops.SmemDescriptor, _: ThreadSet) -> None:
+    t.operands[op.result] = op
+
+
+def trace_wgmma(t: TraceBuilder, op: ops.Wgmma, _: ThreadSet) -> None:
+    known = t.known.get(op.accumulate)
+    if known is False and op.acc not in t.empty:
+        known = None  # It takes over registers, by a flag that no pass can fold.
+    for step in range(op.k // k_step(DTYPES[op.dtype])):
+        t.emit(op, "wgmma.mma_async", _shape_of(op, step, known))
+        for x in (op.a, op.b):
+            if not isinstance(x.type, Fragment):
+                operand_event(t, op, x, step)
+
+
+def _shape_of(op: ops.Wgmma, step: int, known: float | None) -> str:
+    """Return the shape of an instruction; `known`: whether the first one accumulates."""
+    flag = "1" if step else "p" if known is None else str(int(known))
+    a, b = (DTYPES[name] for name in op.dtypes)
+    total = op.acc.type_as(Accumulator).dtype.name
+    total = {"i32": "s32"}.get(total, total)
+    names = f"{total}.{PTX_NAMES[a.name]}.{PTX_NAMES[b.name]}"
+    shape = f"m64n{op.num_columns}k{k_step(a)}.{names}"
+    registers, rest = isinstance(op.a.type, Fragment), [] if a.is_integer else [1, 1]
+    if may_be_mn_major(a):
+        majors = [op.a_k_major] * (not registers) + [op.b_k_major]
+        rest += [int(not k_major) for k_major in majors]
+    return ", ".join([f"{shape} {'{a}' if registers else 'a'}", "b", flag, *map(str, rest)])
+
+
+def trace_wgmma_wait(t: TraceBuilder, op: ops.WgmmaWait, _: ThreadSet) -> None:
+    t.emit(op, "wgmma.wait_group", str(op.pending))

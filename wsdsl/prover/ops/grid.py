@@ -1,0 +1,75 @@
+"""Indices of CTAs and warpgroups, and registers per thread."""
+
+from __future__ import annotations
+
+from wsdsl.ir import ops
+from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction
+from wsdsl.prover.machine.machine import (
+    Agent,
+    Machine,
+)
+from wsdsl.prover.machine.symbolic_terms import Term
+from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
+
+
+def setmaxnreg(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.Setmaxnreg = i.op
+    if op.count % 8 or not 24 <= op.count <= 256:
+        told = f"setmaxnreg needs a multiple of 8 from 24 to 256, not {op.count} registers"
+        raise a.fail("registers", op, told)
+    taken = op.count - a.registers
+    if taken and op.increase != (taken > 0):
+        more = "more" if op.increase else "fewer"
+        told = f"{op.count} registers per thread are not {more} than {a.registers}"
+        raise a.fail("registers", op, told)
+    if taken > m.pool[a.cta]:
+        return BLOCKED
+    m.pool[a.cta] -= taken
+    a.registers = op.count
+    return SEEN
+
+
+def cta_index(m: Machine, a: Agent, i: Instruction) -> int:
+    return _place(a, i, m.model.cta_index(a.cta))
+
+
+def num_ctas(m: Machine, a: Agent, i: Instruction) -> int:
+    return _place(a, i, m.model.count("ctas"))
+
+
+def cluster_index(m: Machine, a: Agent, i: Instruction) -> int:
+    return _place(a, i, m.model.cluster_index(a.cta))
+
+
+def num_clusters(m: Machine, a: Agent, i: Instruction) -> int:
+    return _place(a, i, m.model.count("clusters"))
+
+
+def cta_rank(m: Machine, a: Agent, i: Instruction) -> int:
+    return _place(a, i, m.model.cta_rank(a.cta))
+
+
+def warpgroup_index(m: Machine, a: Agent, i: Instruction) -> int:
+    return _place(a, i, a.rank)
+
+
+def _place(a: Agent, i: Instruction, number: Term) -> int:
+    a.slots[i.defines[0]] = number
+    return LOCAL
+
+
+def trace_launch_grid(t: TraceBuilder, op: ops.LaunchGrid, _: ThreadSet) -> None:
+    t.cluster = t.places.ranks = op.cluster
+
+
+def trace_cta_rank(t: TraceBuilder, op: ops.CtaRank, _: ThreadSet) -> None:
+    t.by_rank[op.result] = tuple(range(t.cluster))
+
+
+def trace_warpgroup_index(t: TraceBuilder, op: ops.WarpgroupIndex, who: ThreadSet) -> None:
+    groups = range(t.places.num_threads // 128)
+    t.by_warpgroup[op.result] = tuple(g - who.first for g in groups)
+
+
+def trace_setmaxnreg(t: TraceBuilder, op: ops.Setmaxnreg, _: ThreadSet) -> None:
+    t.emit(op, f"setmaxnreg.{'inc' if op.increase else 'dec'}", str(op.count))
