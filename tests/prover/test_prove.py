@@ -27,10 +27,8 @@ from wsdsl.schedule import Arch
 
 ROOT = Path(__file__).parents[2]
 NO_MODEL_NEEDED = {
-    "launch_grid", "elect", "for_range", "partition", "if", "yield",  # control, in program.py
-    "prefetch_tensor_map", "prefetch_tile", "prefetch_box",  # nothing that others notice
-    "slice", "join", "convert_layout",
-    "launch_narrowing",  # a number, in what is proved (`ir/analysis/launch_narrowing.py`)
+    "elect", "for_range", "if", "yield",  # control, in machine/flatten.py
+    "prefetch_tensor_map", "prefetch_tile", "prefetch_box",  # no other thread notices them
 }  # fmt: skip
 
 

@@ -32,6 +32,8 @@ Level = Literal["tile", "partitioned", "scheduled"]
 LEVELS: tuple[Level, ...] = ("tile", "partitioned", "scheduled")
 TILE, PARTITIONED, SCHEDULED = (LEVELS[:1], LEVELS[1:2], LEVELS[2:])
 TILES, ALL = LEVELS[:2], LEVELS
+Check = Callable[[Any], str]
+"""Return the legal values of an attribute if this is none of them, else ""."""
 Threads = Literal["kernel", "one", "any", "warps", "warpgroup", "cta"]
 """The threads that run an op:
 
@@ -105,6 +107,7 @@ def op_class(
     elementwise: bool = False,
     repeatable: bool | None = None,
     movable: bool = False,
+    ranges: Mapping[str, Check] | None = None,
     ptx: str = "",
     was: str = "",
 ) -> Callable[[type[OpT]], type[OpT]]:
@@ -117,7 +120,7 @@ def op_class(
         cls.levels, cls.pure, cls.elementwise = levels, pure or elementwise, elementwise
         cls.repeatable = cls.pure if repeatable is None else repeatable
         cls.movable = cls.pure or cls.repeatable or movable
-        cls.ptx = ptx
+        cls.ptx, cls.ranges = ptx, ranges or {}
         if threads is not None:
             THREADS[cls] = threads
         if levels:
@@ -150,6 +153,8 @@ class Op:
       repeatable ops, MMAs, and reads and releases of pipeline stages.
     """
 
+    ranges: ClassVar[Mapping[str, Check]]
+    """Ranges of attributes that differ from those of `attribute_checks.BY_NAME`."""
     ptx: ClassVar[str]
     """The PTX instruction, and its immediate, of an op that is this one instruction."""
     levels: ClassVar[tuple[Level, ...]]

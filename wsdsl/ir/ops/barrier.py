@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.attribute_checks import between
 from wsdsl.ir.effects import Arrive, Effects, Fence, Wait
 from wsdsl.ir.op import (
     SCHEDULED,
@@ -49,7 +50,7 @@ class _NamedBarrier(Op):
         return range(self.barrier, self.barrier + self.num)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(num=between(1, 15)))
 class NamedBarrierSync(_NamedBarrier):
     """bar.sync: all threads of the warpgroup wait at the CTA's named barrier `barrier` (1 to 15),
     until `num_warpgroups` whole warpgroups have arrived, by this op or by `named_barrier_arrive`.
@@ -62,7 +63,7 @@ class NamedBarrierSync(_NamedBarrier):
         yield Wait("named barrier", item=self.item, numbers=self.numbers)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(num=between(1, 15)))
 class NamedBarrierArrive(_NamedBarrier):
     """bar.arrive: like `named_barrier_sync`, but go on without waiting for the others."""
 

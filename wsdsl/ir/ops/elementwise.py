@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.attribute_checks import one_of
 from wsdsl.ir.op import (
     ALL,
     OneResult,
@@ -40,7 +41,12 @@ BESIDE_FIRST = ("where", *BYTE_OF_WORDS)
 COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
 
 
-@op_class(ALL, "any", elementwise=True)
+@op_class(
+    ALL,
+    "any",
+    elementwise=True,
+    ranges=dict(fn=one_of(*UNARY_FUNCTIONS, *BINARY_FUNCTIONS, *OTHER_FUNCTIONS)),
+)
 class Map(OneResult):
     """Apply `fn` elementwise; operands of one dtype broadcast by axis name (fragments: a side of 1
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or

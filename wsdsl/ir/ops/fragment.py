@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.attribute_checks import APART
 from wsdsl.ir.op import (
     SCHEDULED,
     Makers,
@@ -53,7 +54,7 @@ def is_same_registers(op: ConvertLayout) -> bool:
     return isinstance(op.x.type, Fragment) and op.x.type.dtype.bits == 16
 
 
-@op_class(SCHEDULED, "warpgroup", pure=True)
+@op_class(SCHEDULED, "warpgroup", pure=True, ranges=dict(apart=APART))
 class Iota(OneResult):
     """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w). The 16
     rows of a warp begin `apart` behind those of the warp before: 16, or 32 as in tensor memory.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+from wsdsl.ir.attribute_checks import BYTES, SIZE, between
 from wsdsl.ir.effects import Access, Effects, whole
 from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
 from wsdsl.ir.ops.tma import Boxes
 
 
-@op_class(("partitioned", "scheduled"), "kernel")
+@op_class(("partitioned", "scheduled"), "kernel", ranges=dict(each=SIZE))
 class AllocateGlobal(OneResult):
     """A workspace that the runtime allocates for one launch at a time: `each`
     rows of its first dimension per entry of the grid's tile scheduler. With `zeroed` it has zeros
@@ -24,7 +25,7 @@ class AllocateGlobal(OneResult):
     fragments: bool = False
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(row_dim=between(-1, 4)))
 class ThreadLoad(Op):
     """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
     `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
@@ -49,7 +50,7 @@ class ThreadLoad(Op):
         yield Access("write", "smem", self.shared, self.state, whole(self.offset, size))
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(apart=BYTES))
 class ThreadStore(Boxes, Op):
     """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
     `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`; warp i's lies
@@ -112,7 +113,7 @@ class StoreGlobal(Op):
         yield Access("add" if self.accumulate else "write", "gmem", self.tensor)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(row_dim=between(-1, 4)))
 class PrefetchTile(Op):
     """All 128 threads of the warpgroup prefetch the tile that `thread_load` would copy to L2: the
     lines of L2 with every 128th byte of a row, but beyond the tensor's end. No thread waits."""

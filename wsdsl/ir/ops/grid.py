@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.attribute_checks import between
 from wsdsl.ir.op import (
     SCHEDULED,
     OneResult,
@@ -11,7 +12,7 @@ from wsdsl.ir.op import (
 )
 
 
-@op_class(SCHEDULED, "kernel")
+@op_class(SCHEDULED, "kernel", ranges=dict(narrowed=between(0, 8)))
 class LaunchGrid(Op):
     """The number of work items: the product, over (dimension, size), of their quotients, rounded
     up. A cluster of `cluster` CTAs with consecutive indices processes each. "grid" launches one
@@ -38,7 +39,7 @@ class LaunchGrid(Op):
     narrowed: int = 0
 
 
-@op_class(("partitioned", "scheduled"), "kernel")
+@op_class(("partitioned", "scheduled"), "kernel", ranges=dict(widths=between(2, 8)))
 class LaunchNarrowing(OneResult):
     """By how many columns of wgmma's N the tiles of this launch are narrower than the kernel's
     widest: a multiple of 8, below 8 * `widths`; i32. An op that takes it as `narrower` states the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.attribute_checks import PLACE
 from wsdsl.ir.effects import Access, Arrive, Effects, Fence, Wait
 from wsdsl.ir.op import (
     SCHEDULED,
@@ -13,7 +14,7 @@ from wsdsl.ir.op import (
 )
 
 
-@op_class(SCHEDULED, "kernel", was="allocate_barriers")
+@op_class(SCHEDULED, "kernel", was="allocate_barriers", ranges=dict(offset=PLACE))
 class AllocateMbarriers(OneResult):
     """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
     `arrivals` arrivals and as many bytes as were expected.

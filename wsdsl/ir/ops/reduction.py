@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.attribute_checks import between
 from wsdsl.ir.effects import RANK, Access, Arrive, Effects, Span, Term, scaled, whole
 from wsdsl.ir.hardware.histogram_layout import WORD
 from wsdsl.ir.op import (
@@ -16,7 +17,7 @@ from wsdsl.ir.op import (
 from wsdsl.ir.types import WARPS, Fragment
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(ctas=between(1, 16)))
 class StorePartials(Op):
     """Each warp reduces its columns of the fragment `x` by `fn` ("add", "max" or "min"; f32, or
     integers of 32 bits), and writes the results of its rows, words of four bytes, to the item of

@@ -9,13 +9,14 @@ its panels.
 
 from __future__ import annotations
 
+from wsdsl.ir.attribute_checks import ANY_ORDER, APART, BYTES, PLACE, between
 from wsdsl.ir.effects import Access, Effects, Span, scaled, whole
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, lines_reached
 from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
 from wsdsl.ir.types import DTYPES, WARPS, Shared
 
 
-@op_class(SCHEDULED, "kernel")
+@op_class(SCHEDULED, "kernel", ranges=dict(offset=PLACE))
 class AllocateShared(OneResult):
     """SMEM for `num` items of `bytes` bytes (see its type), at `offset` (-1: not placed)."""
 
@@ -48,7 +49,7 @@ class ClearPanels(Op):
         yield Access("write", "smem", self.shared, self.state, spans)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(rows=between(0), half=between(0, 2), apart=APART))
 class StoreShared(Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
@@ -142,7 +143,7 @@ class LoadShared(OneResult):
         yield Access("read", "smem", self.shared, self.state, whole(self.offset, self.bytes))
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(swizzle=ANY_ORDER, apart=APART))
 class LoadPanels(OneResult):
     """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w; or a tile of one line) in
     item `state.stage` of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of
@@ -189,7 +190,7 @@ class StoreTransposed(Op):
         yield Access("write", "smem", self.shared, self.item, spans)
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(first=BYTES))
 class LoadTransposed(OneResult):
     """The threads of the warpgroup read what `store_transposed` wrote to item `item` (i32) of
     `shared`: the rows of the result are lines from `line` on, its columns the elements of them from

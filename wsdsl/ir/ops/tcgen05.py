@@ -11,6 +11,7 @@ first starts what both do.
 
 from __future__ import annotations
 
+from wsdsl.ir.attribute_checks import COLUMN, HALF, PLACE, between, one_of
 from wsdsl.ir.effects import RANK, Access, Arrive, Effects, Fence, Span, Wait, whole
 from wsdsl.ir.hardware.block_scale_factors import WORD, scale_columns, word_columns
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS, atoms_of
@@ -28,7 +29,7 @@ from wsdsl.ir.ops.wgmma import SmemDescriptor
 from wsdsl.ir.types import DTYPES, Accumulator, Columns
 
 
-@op_class(SCHEDULED, "cta", was="allocate_tensor_memory")
+@op_class(SCHEDULED, "cta", was="allocate_tensor_memory", ranges=dict(offset=PLACE))
 class Tcgen05Alloc(OneResult):
     """The CTA's first warp allocates the columns of the result's type for the whole kernel, lets
     other CTAs of its SM allocate, and writes the address to the 32-bit cell at `offset` in SMEM
@@ -55,7 +56,7 @@ class Tcgen05Dealloc(Op):
         yield Access("write", "tmem", None, pair=self.cta_group > 1)
 
 
-@op_class(SCHEDULED, "kernel", was="tensor_columns")
+@op_class(SCHEDULED, "kernel", was="tensor_columns", ranges=dict(first=COLUMN))
 class TmemColumns(OneResult):
     """`num` items of `columns` columns of `memory`, from its column `first` on."""
 
@@ -67,7 +68,12 @@ class TmemColumns(OneResult):
         yield Access("read", "smem", self.memory)
 
 
-@op_class(SCHEDULED, "one", was="tensor_product")
+@op_class(
+    SCHEDULED,
+    "one",
+    was="tensor_product",
+    ranges=dict(rows=one_of(64, 128), columns=between(8, 256, 8)),
+)
 class Tcgen05Mma(Op):
     """Start d = a · b + (d if `accumulate` else 0) on `rows` x `columns` x `k` (tcgen05.mma), where
     d lies in item `state.stage` of `sums`, from its column `column` on: an element a cell, sums of
@@ -158,7 +164,7 @@ class Tcgen05Commit(Op):
         yield Arrive("mbarrier", self.barriers, self.state, threads="one", multicast=self.multicast)
 
 
-@op_class(SCHEDULED, "warpgroup", was="tensor_load")
+@op_class(SCHEDULED, "warpgroup", was="tensor_load", ranges=HALF)
 class Tcgen05Ld(OneResult):
     """Start to read columns of item `state.stage` of `sums`, from `column` on, as many as the
     result has: 64 rows; warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
@@ -182,7 +188,7 @@ class Tcgen05Ld(OneResult):
         yield Access("read", "tmem", self.sums, self.state, spans, True)
 
 
-@op_class(SCHEDULED, "warpgroup", was="tensor_store")
+@op_class(SCHEDULED, "warpgroup", was="tensor_store", ranges=HALF)
 class Tcgen05St(Op):
     """Start to write the fragment `value`, in the lanes of an accumulator, to item `state.stage` of
     `columns`, from its column `column` on: its 64 rows to the lanes that `tcgen05_ld` reads for
@@ -209,7 +215,12 @@ class Tcgen05St(Op):
         yield Access("write", "tmem", self.columns, self.state, spans, True)
 
 
-@op_class(SCHEDULED, "warpgroup", was="store_scales")
+@op_class(
+    SCHEDULED,
+    "warpgroup",
+    was="store_scales",
+    ranges=dict(line=between(4, 4096, 4), rows=between(8, 256, 8)),
+)
 class StoreScaleFactors(Op):
     """Start to write scales of `rows` rows, `words` words of four a row, to item `state.stage` of
     `scales`, from column `column` on: word w of row i to lane i % 32 of each quarter of the lanes,
@@ -244,7 +255,7 @@ class StoreScaleFactors(Op):
         yield Access("write", "tmem", self.scales, self.state, (spans,), True)
 
 
-@op_class(SCHEDULED, "one", was="tensor_copy")
+@op_class(SCHEDULED, "one", was="tensor_copy", ranges=dict(rows=between(128, 256, 128)))
 class Tcgen05Cp(Op):
     """Start to copy scales of `rows` rows, `words` words a row, to item `state.stage` of `scales`,
     from column `column` on, in the layout of `store_scale_factors` (tcgen05.cp). They are

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from wsdsl.ir.attribute_checks import ANY_ORDER, BYTES, between
 from wsdsl.ir.effects import Access, Arrive, Effects, Span, Wait, scaled, whole
 from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
 from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
@@ -57,7 +58,7 @@ class Boxes:
         return tuple([tuple([Span(x.start, len(x)) for x in warp]) for warp in own])
 
 
-@op_class(SCHEDULED, "kernel")
+@op_class(SCHEDULED, "kernel", ranges=dict(swizzle=ANY_ORDER, narrowed=between(0, 4)))
 class MakeTensorMap(OneResult):
     """The tensor map with which TMA copies boxes of `tensor`; `box` has its elements by dimensions
     of the tensor. A row of it is one swizzle span; without swizzle, any multiple of 16 bytes. With
@@ -115,7 +116,11 @@ class TmaLoad(Op):
         )
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(
+    SCHEDULED,
+    "warpgroup",
+    ranges=dict(apart=BYTES, lines=between(0, 256, 8), line_dim=between(0, 4)),
+)
 class TmaStore(Boxes, Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins

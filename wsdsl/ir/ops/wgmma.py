@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.attribute_checks import MAX_GROUPS, between
 from wsdsl.ir.effects import Access, Arrive, Effects, Fence, Span, Wait, scaled
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.wgmma_shapes import ROWS
@@ -71,7 +72,7 @@ class WgmmaFence(Op):
         yield Fence("wgmma")
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(widths=between(1, 8), columns=between(0, 256, 8)))
 class Wgmma(OneResult):
     """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, as wgmma instructions that
     take 32 bytes of each operand's line: `k` is a multiple of 16 for f16 and bf16, of 8 for tf32,
@@ -126,7 +127,7 @@ class WgmmaCommit(Op):
         yield Arrive("wgmma")
 
 
-@op_class(SCHEDULED, "warpgroup")
+@op_class(SCHEDULED, "warpgroup", ranges=dict(pending=between(0, MAX_GROUPS)))
 class WgmmaWait(ManyResults):
     """Wait until at most `pending` groups are in flight. `accumulators`, whose groups are then
     done, come back as fragments that may be read. `fragments` are operands of those groups, whose
