@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Protocol
 
-from wsdsl.ir.op import Op
+from wsdsl.ir.effects import Access
+from wsdsl.ir.op import Makers, Op
 from wsdsl.simulator.recorded_effects import recorder
 from wsdsl.simulator.reference.bound_arrays import Arguments
 from wsdsl.simulator.state.gmem_races import GlobalAccesses
@@ -46,8 +47,11 @@ class Residents:
         size: tuple[int, int, int],
         rng: Random,
         seed: int,
+        definers: Makers,
     ) -> None:
         """`size` counts CTAs, and the warpgroups and barriers of each."""
+        self.definers = definers
+        self._accesses: dict[int, list[Access]] = {}
         self.num_ctas, self.num_warpgroups, self.num_barriers = size
         self.arguments, self.accesses, self.rng, self.seed = arguments, accesses, rng, seed
         self.clocks = Clocks(self.num_ctas * self.num_warpgroups, self.num_ctas * self.num_barriers)
@@ -63,6 +67,14 @@ class Residents:
     @property
     def alone(self) -> bool:
         return self.num_ctas == 1
+
+    def smem_accesses(self, op: Op) -> list[Access]:
+        """Return the accesses to SMEM that the op states (`Op.effects`)."""
+        found = self._accesses.get(id(op))
+        if found is None:
+            stated = (e for e in op.effects(self.definers) if isinstance(e, Access))
+            found = self._accesses[id(op)] = [e for e in stated if e.space == "smem"]
+        return found
 
     def start(self, agent: Agent, op: Op, cta: Cta) -> None:
         """The agent is under way from now on. Each op has a speed of its own in each CTA."""

@@ -73,7 +73,7 @@ def simulate(
     while unstarted:
         first, unstarted = unstarted[0], unstarted[max(1, at_once) :]
         size = at_once * launch.cluster, launch.num_warpgroups, launch.num_barriers
-        residents = Residents(arguments, accesses, size, rng, seed)
+        residents = Residents(arguments, accesses, size, rng, seed, kernel.definers)
         residents.unstarted, residents.in_order = unstarted, script is not None
         indices = range(first * launch.cluster, (first + at_once) * launch.cluster)
         at = [(int(e[0].removeprefix("cta").split("/", 1)[0]), e) for e in script or ()]

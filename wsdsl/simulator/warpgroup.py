@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from wsdsl.diagnostics import Finding
+from wsdsl.ir.effects import Span
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.ops import Partition
 from wsdsl.ir.printer import print_head
@@ -197,9 +198,36 @@ class Warpgroup:
     ) -> None:
         """Record an access to SMEM or TMEM and check it for races; see `SharedAccesses.begin`."""
         self.effect(op, kind, memory.space, threads, region, owner=memory.cta)
-        found = memory.accesses.begin(kind, region.ranges, access, threads, reader, asynchronous)
+        ranges = region.ranges
+        if isinstance(memory, SharedMemory):
+            ranges = self._stated_ranges(op, kind, region, threads)
+        found = memory.accesses.begin(kind, ranges, access, threads, reader, asynchronous)
         if found is not None:
             self.settle(op, what, found)
+
+    def _stated_ranges(
+        self, op: Op, kind: Kind, region: Region, threads: slice
+    ) -> Sequence[tuple[int, int]]:
+        """Return the addresses that the op's effects state for an access to a region."""
+        at = region.ranges[0][0]
+        for access in self.cta.residents.smem_accesses(op):
+            held = self.values.get(access.of.name) if access.of is not None else None
+            same = kind == ("write" if access.kind == "take" else access.kind)
+            if not same or not isinstance(held, SharedItems):
+                continue
+            first, size = held.offset, held.bytes
+            if first <= at < first + held.num * size:
+                start, warp = at - (at - first) % size, (threads.start - self.first) // 2
+                spans = access.spans[warp if len(access.spans) > 1 else 0]
+                return [(start + x, start + y) for x, y in map(self._range, spans) if x < y]
+        self.fail(op, f"its effects have no {kind} of SMEM at {at}")
+
+    def _range(self, span: Span) -> tuple[int, int]:
+        start = span.start
+        for term, by in span.terms:
+            start += by * (self.rank if isinstance(term, str) else int(self.values[term.name]))
+        end = start + span.size
+        return (start, end) if span.limit is None else (start, min(end, span.limit))
 
     def effect(
         self,

@@ -87,7 +87,7 @@ class Run:
         self.started.add(index)
         counts = size, self.launch.num_warpgroups, self.launch.num_barriers
         accesses = GlobalAccesses(dataclasses.replace(self.kernel, body=()), {})
-        residents = Residents(self.arguments, accesses, counts, Random(0), 0)
+        residents = Residents(self.arguments, accesses, counts, Random(0), 0, {})
         cluster: list[Sm] = []
         for wg in start_cluster(self.launch, index, residents):
             rank = wg.cta.rank
