@@ -220,7 +220,7 @@ class Warpgroup:
                 start, warp = at - (at - first) % size, (threads.start - self.first) // 2
                 spans = access.spans[warp if len(access.spans) > 1 else 0]
                 return [(start + x, start + y) for x, y in map(self._range, spans) if x < y]
-        self.fail(op, f"its effects have no {kind} of SMEM at {at}")
+        return self.fail(op, f"its effects have no {kind} of SMEM at {at}")
 
     def _range(self, span: Span) -> tuple[int, int]:
         start = span.start

@@ -9,14 +9,14 @@ from typing import Any
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Op, Value, by_op, results_of
-from wsdsl.ir.ops import ANSWER_BYTES, NOTHING_LEFT
+from wsdsl.ir.ops import NOTHING_LEFT
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Barriers, Fragment
 from wsdsl.lowering.cost_model.constants import PRODUCT_ISSUE
 from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.report.timed import tmem_costs
+from wsdsl.report.timed.arrivals import arrive, destinations
 from wsdsl.report.timed.cycle_costs import elements, num_bytes
 from wsdsl.report.timed.sm import Agent, Effect, Steps
-from wsdsl.report.timed.tmem_costs import destinations, reached
 from wsdsl.report.timed.units import Barrier
 
 # Threads ------------------------------------------------------------------------------------------
@@ -72,12 +72,7 @@ def store_partials(agent: Agent, op: ops.StorePartials) -> None:
     if counted:
         cycles = counted[0] * elements(op.x.type) * agent.sm.speeds.instruction
         agent.until(agent.sm.instructions.take(agent.now, cycles)[1], "arithmetic")
-    if op.barriers is None or op.state is None or not isinstance(op.x.type, Fragment):
-        return
-    there = agent.now + agent.sm.speeds.rates.cluster_exchange_cycles
-    moved = 4 * op.x.type.rows * op.x.type.lanes.warps
-    for cta in agent.sm.cluster:
-        cta.arrive(op.barriers, agent.get(op.state), there, count=0, tx=-moved)
+    arrive(agent, op, agent.now + agent.sm.speeds.rates.cluster_exchange_cycles)
 
 
 def load_global(agent: Agent, op: ops.LoadGlobal) -> None:
@@ -128,8 +123,7 @@ def tma_load(agent: Agent, op: ops.TmaLoad) -> None:
     for other in destinations(agent, op.multicast):
         begin, end = other.loads.take(agent.now, box * speeds.load)
         end = max(end, other.memory.take(begin, box * speeds.memory)[1])
-        counts = other if op.cta is None else reached(agent, op.cta, 0.0)[0]
-        counts.arrive(op.barriers, agent.get(op.state), end + speeds.filled, count=0, tx=-int(box))
+        arrive(agent, op, end + speeds.filled, to=other)
     agent.until(agent.now + speeds.rates.tma_issue_cycles * speeds.pace, "issue", name)
 
 
@@ -219,23 +213,17 @@ def allocate_mbarriers(agent: Agent, op: ops.AllocateMbarriers) -> None:
 
 
 def mbarrier_arrive(agent: Agent, op: ops.MbarrierArrive) -> None:
-    if op.pred is not None and not agent.get(op.pred):
-        return
-    other, later = reached(agent, op.cta, agent.sm.speeds.rates.mbarrier_cycles)
-    count = 128 if op.each_thread else 4 if op.each_warp else 1
-    other.arrive(op.barriers, agent.get(op.state), agent.now + later, count)
+    rates = agent.sm.speeds.rates
+    arrive(agent, op, agent.now, rates.mbarrier_cycles, rates.cluster_exchange_cycles)
 
 
 def mbarrier_arrive_expect_tx(agent: Agent, op: ops.MbarrierArriveExpectTx) -> None:
-    other, later = reached(agent, op.cta, at_once=0.0)
-    other.arrive(op.barriers, agent.get(op.state), agent.now + later, 1, op.tx_bytes)
+    arrive(agent, op, agent.now, remote=agent.sm.speeds.rates.cluster_exchange_cycles)
 
 
 def clc_try_cancel(agent: Agent, op: ops.ClcTryCancel) -> None:
     """The response takes the latency of L2."""
-    there = agent.now + agent.sm.speeds.rates.tma_l2_cycles
-    for sm in agent.sm.cluster:
-        sm.arrive(op.barriers, agent.get(op.state), there, count=0, tx=-ANSWER_BYTES)
+    arrive(agent, op, agent.now + agent.sm.speeds.rates.tma_l2_cycles)
 
 
 def clc_query_cancel(agent: Agent, op: ops.ClcQueryCancel) -> None:
@@ -296,11 +284,8 @@ def semaphore_wait(agent: Agent, op: ops.SemaphoreWait) -> Steps:
 
 def send_fragment(agent: Agent, op: ops.SendFragment) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
-    other = sm.cluster[int(agent.get(op.cta))]
-    moved = num_bytes(op.value.type)
-    _, end = sm.exchange.take(agent.now, moved * speeds.send)
-    there = end + speeds.rates.cluster_exchange_cycles
-    other.arrive(op.barriers, agent.get(op.state), there, count=0, tx=-int(moved))
+    _, end = sm.exchange.take(agent.now, num_bytes(op.value.type) * speeds.send)
+    arrive(agent, op, end + speeds.rates.cluster_exchange_cycles)
     agent.until(end, "DSMEM")
 
 

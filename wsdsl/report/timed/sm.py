@@ -37,7 +37,7 @@ class Facts:
         """Tiles of the cluster's CLC responses, in order."""
         self.flags = defaultdict[tuple[str, tuple[int, ...]], Flag](Flag)
         """By tensor and index."""
-        self.edges = edge_names(kernel)
+        self.edges, self.definers = edge_names(kernel), kernel.definers
         self.workspace = {op.result.name for op in kernel.of(AllocateGlobal)}
         self.boxes: dict[str, tuple[float, str]] = {}
         """Bytes of a box, and the tensor."""
@@ -67,6 +67,7 @@ class Sm:
     ) -> None:
         """`wake` schedules the agents that wait for a channel."""
         self.wake, self.speeds, self.edges = wake, facts.speeds, facts.edges
+        self.definers = facts.definers
         self.claimed, self.flags = facts.claimed, facts.flags
         self.boxes, self.workspace = facts.boxes, facts.workspace
         self.cluster = cluster

@@ -1,27 +1,13 @@
-"""Effects of tensor memory ops on the agent that runs them; destinations of cluster ops."""
+"""Costs of tcgen05 ops for the agent that runs them."""
 
 from __future__ import annotations
 
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.block_scale_factors import TILE_COLUMNS, WORD
 from wsdsl.ir.hardware.wgmma_shapes import k_step
-from wsdsl.ir.types import DTYPES, Value
-from wsdsl.report.timed.sm import Agent, Sm
-
-
-def destinations(agent: Agent, multicast: Value | None) -> list[Sm]:
-    """The SMs of the CTAs that a mask says, or one's own."""
-    if multicast is None:
-        return [agent.sm]
-    mask = int(agent.get(multicast))
-    return [other for rank, other in enumerate(agent.sm.cluster) if mask >> rank & 1]
-
-
-def reached(agent: Agent, cta: Value | None, at_once: float) -> tuple[Sm, float]:
-    """The SM of the CTA of that rank, or one's own, and how long it takes to tell it something."""
-    sm = agent.sm
-    other = sm if cta is None else sm.cluster[int(agent.get(cta))]
-    return other, at_once if other is sm else sm.speeds.rates.cluster_exchange_cycles
+from wsdsl.ir.types import DTYPES
+from wsdsl.report.timed.arrivals import arrive
+from wsdsl.report.timed.sm import Agent
 
 
 def tcgen05_mma(agent: Agent, op: ops.Tcgen05Mma) -> None:
@@ -44,8 +30,5 @@ def store_scale_factors(agent: Agent, op: ops.StoreScaleFactors) -> None:
 
 
 def tcgen05_commit(agent: Agent, op: ops.Tcgen05Commit) -> None:
-    sm, rates = agent.sm, agent.sm.speeds.rates
-    over = max((agent.now, *agent.products))
-    for other in destinations(agent, op.multicast):
-        later = rates.mbarrier_cycles if other is sm else rates.cluster_exchange_cycles
-        other.arrive(op.barriers, agent.get(op.state), over + later)
+    rates, over = agent.sm.speeds.rates, max((agent.now, *agent.products))
+    arrive(agent, op, over, rates.mbarrier_cycles, rates.cluster_exchange_cycles)
