@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.ops import ClusterReduce, ReceiveFragment, SendFragment
 from wsdsl.ir.types import Shared, Value
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.partition_context import PartitionContext
@@ -54,7 +53,7 @@ class Field:
 class ClusterExchange:
     """Of one tile."""
 
-    def __init__(self, op: ClusterReduce, context: PartitionContext) -> None:
+    def __init__(self, op: ops.ClusterReduce, context: PartitionContext) -> None:
         self.op, self.context, self.builder = op, context, context.builder
         assert op.shared is not None and op.full is not None and op.empty is not None
         assert op.state is not None and isinstance(op.shared.type, Shared)
@@ -78,7 +77,7 @@ class ClusterExchange:
                 for i, j in field.slice.places():
                     piece = self._slice(field, i, j, away, is_part)
                     place = self._place(field, i, j, away)
-                    b.add(SendFragment(value=piece, barriers=self.full, cta=ctas[-1], **place))
+                    b.add(ops.SendFragment(value=piece, barriers=self.full, cta=ctas[-1], **place))
         expect = ops.MbarrierArriveExpectTx(
             barriers=self.full, state=self.state, tx_bytes=self.bytes
         )
@@ -129,6 +128,6 @@ class ClusterExchange:
         total = self._slice(field, i, j, 0, is_part)
         for away in range(1, self.op.sharing):
             got = b.value("got", total.as_fragment)
-            b.add(ReceiveFragment(result=got, **self._place(field, i, j, away)))
+            b.add(ops.ReceiveFragment(result=got, **self._place(field, i, j, away)))
             total = b.map("add", total, got, wish="sum")
         return total

@@ -10,16 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
-from wsdsl.ir.ops import (
-    ForRange,
-    Load,
-    Lookup,
-    Partition,
-    PrefetchBox,
-    Store,
-    TmaLoad,
-)
 from wsdsl.ir.rewriter import Namer, makers, walk
 from wsdsl.ir.types import Tensor
 from wsdsl.lowering.buffer_assignment import SlotGroup, operand_slots
@@ -62,7 +54,7 @@ def num_load_warpgroups(kernel: Kernel, schedule: Schedule) -> int:
 def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
     """Reject names that are not tensors, and tensors that the kernel stores."""
     known = [p.name for p in kernel.params if isinstance(p.type, Tensor)]
-    stored = {op.tensor.name: op for op in kernel.of(Store)}
+    stored = {op.tensor.name: op for op in kernel.of(ops.Store)}
     for name in schedule.pdl_independent or ():
         if name not in known:
             told = f"WS0436 Schedule.pdl_independent names `{name}`, which is not a tensor"
@@ -74,9 +66,9 @@ def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
 
 def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
     """Raise CompileError if addresses of loads, which run ahead, depend on a stored tensor."""
-    written = {op.tensor for op in kernel.of(Store)}
+    written = {op.tensor for op in kernel.of(ops.Store)}
     for op in walk(side):
-        if isinstance(op, (Load, Lookup)) and op.tensor in written:
+        if isinstance(op, (ops.Load, ops.Lookup)) and op.tensor in written:
             message = f"WS0307 the addresses of loads depend on `{op.tensor.name}`, which the "
             message += "kernel stores"
             raise CompileError(message, op.loc, "store to another tensor")
@@ -88,7 +80,7 @@ def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Sc
     if not names <= constant:
         return
     for op in walk(side):
-        if isinstance(op, Load) and op.tensor.name not in constant:
+        if isinstance(op, ops.Load) and op.tensor.name not in constant:
             message = f"WS0438 Schedule.pdl_independent names {', '.join(sorted(names))}, whose "
             message += f"index is in `{op.tensor.name}`, which the previous kernel may store"
             hint = f"name `{op.tensor.name}`, too, if that kernel does not store it, or neither"
@@ -98,7 +90,7 @@ def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Sc
 # L2 prefetch before `griddepcontrol.wait`.
 
 
-def first_boxes(partition: Partition, maps: Mapping[Value, str], namer: Namer) -> Region:
+def first_boxes(partition: ops.Partition, maps: Mapping[Value, str], namer: Namer) -> Region:
     """Return the L2 prefetches of the first tile, of the tensors and iterations of
     `partition.asks_early`; none if they cannot be computed before its loops.
     """
@@ -107,7 +99,7 @@ def first_boxes(partition: Partition, maps: Mapping[Value, str], namer: Namer) -
     if items is None or loop is None:
         return ()
     early = dict(partition.asks_early)
-    loads = [op for op in loop.body if isinstance(op, TmaLoad) and maps[op.map] in early]
+    loads = [op for op in loop.body if isinstance(op, ops.TmaLoad) and maps[op.map] in early]
     places = tuple(v for op in loads for v in op.coordinates)
     inside = makers(loop.body, places)
     wanted = loop.start, loop.stop, loop.step, *places, *_read(inside)
@@ -123,9 +115,9 @@ def first_boxes(partition: Partition, maps: Mapping[Value, str], namer: Namer) -
 
 def _asked(
     iterations: int,
-    items: ForRange,
-    loop: ForRange,
-    loads: Iterable[TmaLoad],
+    items: ops.ForRange,
+    loop: ops.ForRange,
+    loads: Iterable[ops.TmaLoad],
     computed: tuple[Region, Region, Region],
     namer: Namer,
 ) -> Region:
@@ -148,14 +140,16 @@ def _asked(
             b.copy(inside, swap)
             for op in loads:
                 at = tuple(map(now, op.coordinates))
-                b.add(PrefetchBox(map=op.map, coordinates=at, loc=op.loc))
-        own = ForRange(result=(), index=index, start=start, stop=until, step=step, body=tuple(body))
+                b.add(ops.PrefetchBox(map=op.map, coordinates=at, loc=op.loc))
+        own = ops.ForRange(
+            result=(), index=index, start=start, stop=until, step=step, body=tuple(body)
+        )
         b.add(with_fields(own, loc=loop.loc))
     return tuple(b.ops)
 
 
-def _loop(region: Region) -> ForRange | None:
-    return next((op for op in region if isinstance(op, ForRange)), None)
+def _loop(region: Region) -> ops.ForRange | None:
+    return next((op for op in region if isinstance(op, ops.ForRange)), None)
 
 
 def _read(region: Iterable[Op]) -> tuple[Value, ...]:

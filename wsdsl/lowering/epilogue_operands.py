@@ -17,7 +17,6 @@ from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, MAX_RANK
 from wsdsl.ir.op import Kernel, Region, Value, once, once_each, operands, regions, results_of
-from wsdsl.ir.ops import Contract, Load, LoadPanels, LoadShared, Store, SubtilesInShared
 from wsdsl.ir.rewriter import used_inside
 from wsdsl.ir.types import Barriers, Fragment, State, Tile
 from wsdsl.lowering.axes import output_nest
@@ -53,11 +52,11 @@ def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
 def _epilogue(kernel: Kernel) -> tuple[SlotGroup, ...]:
     """The loads of an output tile's own block that TMA can make."""
     body = output_nest(kernel)[1]
-    written = {op.tensor for op in kernel.of(Store)}
+    written = {op.tensor for op in kernel.of(ops.Store)}
     made_here = {v for op in body for v in results_of(op)}
-    found: dict[tuple[Value, tuple[Value, ...]], Load] = {}
+    found: dict[tuple[Value, tuple[Value, ...]], ops.Load] = {}
     for op in body:
-        if not isinstance(op, Load) or op.tensor in written:
+        if not isinstance(op, ops.Load) or op.tensor in written:
             continue
         roles = [a.role for a in op.axes]
         if (
@@ -89,7 +88,7 @@ def _epilogue(kernel: Kernel) -> tuple[SlotGroup, ...]:
     return (SlotGroup(body, body.index(loads[0]), len(body) - 1, edges),)
 
 
-def all_lines(loads: Iterable[Load]) -> bool:
+def all_lines(loads: Iterable[ops.Load]) -> bool:
     """Whether nothing but vectors comes so: then a whole tile's at once."""
     return all(len(op.axes) == 1 for op in loads)
 
@@ -98,11 +97,11 @@ def _read_elementwise(body: Region, value: Value) -> bool:
     """Whether the block itself reads it, and nothing multiplies it or reads it in a loop."""
     users = [op for op in body if value in operands(op)]
     inside = any(value in used_inside(op) for op in body if regions(op))
-    return bool(users) and not inside and not any(isinstance(op, Contract) for op in users)
+    return bool(users) and not inside and not any(isinstance(op, ops.Contract) for op in users)
 
 
 def subtile_widths(
-    kernel: Kernel, loads: tuple[Load, ...], sizes: dict[str, int], heavy: bool
+    kernel: Kernel, loads: tuple[ops.Load, ...], sizes: dict[str, int], heavy: bool
 ) -> tuple[int, ...]:
     """Columns of each part, in which the tile is then computed and stored; fewer where sums leave
     few registers for them.
@@ -143,7 +142,7 @@ def swizzle_of(tile: Tile, width: int) -> str:
 class EpilogueOperands:
     """The tiles of one `subtiles_in_shared`, read in order."""
 
-    op: SubtilesInShared
+    op: ops.SubtilesInShared
     context: PartitionContext
 
     def __post_init__(self) -> None:
@@ -192,12 +191,12 @@ class EpilogueOperands:
         if shape.columns is None:
             where |= dict(offset=at, bytes=size * tile.dtype.bytes)
             where |= dict(index=context.places(axis, 1, i, j))
-            return context.builder.make(LoadShared, name, Fragment(tile.dtype, 64, 1), **where)
+            return context.builder.make(ops.LoadShared, name, Fragment(tile.dtype, 64, 1), **where)
         width, two = shape.widths[j], not is_line(tile)
         where |= dict(offset=at + column * tile.dtype.bytes, swizzle=swizzle_of(tile, width))
         where |= dict(start=context.row_in_tile(axis, i) if two else None, rows=size if two else 1)
         kind = Fragment(tile.dtype, 64 if two else 1, width)
-        return context.builder.make(LoadPanels, name, kind, **where)
+        return context.builder.make(ops.LoadPanels, name, kind, **where)
 
     def _open(self) -> None:
         b, op = self.context.builder, self.op

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import ReduceColumns, ScanColumns, StorePartials
 from wsdsl.ir.types import DType, Fragment, Tile, Type
 
 COUNTED = {
@@ -101,11 +100,11 @@ def per_element(op: Op) -> tuple[float, Type] | None:
         case (
             ops.Reduce(x=x, fn=fn)
             | ops.ReduceBlocks(x=x, fn=fn)
-            | ReduceColumns(x=x, fn=fn)
-            | StorePartials(x=x, fn=fn)
+            | ops.ReduceColumns(x=x, fn=fn)
+            | ops.StorePartials(x=x, fn=fn)
         ):
             return REDUCED[fn], x.type
-        case ops.Scan(x=x) | ScanColumns(x=x):
+        case ops.Scan(x=x) | ops.ScanColumns(x=x):
             return SCANNED, x.type
         case ops.Bitcast(result=result) | ops.Lookup(result=result):
             return 1.0, result.type

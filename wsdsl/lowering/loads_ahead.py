@@ -6,14 +6,6 @@ from collections.abc import Mapping, Set
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.ops import (
-    AxisAt,
-    CommitProducts,
-    ConsumerRelease,
-    ForRange,
-    LoadGlobal,
-    Materialize,
-)
 from wsdsl.ir.rewriter import copy_region, makers, replace_operands, used_inside, yielded
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.partition_context import PartitionContext
@@ -27,7 +19,7 @@ class LoadsAhead:
         self.context, self.made, self.stored = context, context.made, stored
         self.builder, self.late = context.builder, context.partition.late_loads
 
-    def emit(self, loop: ForRange) -> ForRange:
+    def emit(self, loop: ops.ForRange) -> ops.ForRange:
         """Adds what is loaded in front of the loop, and tells what becomes of it."""
         loads = [op for op in loop.body if isinstance(op, (ops.Load, ops.Lookup))]
         needed = {op.result: self.needed(op, loop) for op in loads if self.is_small(op.result)}
@@ -51,15 +43,15 @@ class LoadsAhead:
         with b.region() as made:
             b.ops += body[:at]
             if at:
-                b.add(CommitProducts(loc=loop.loc))
+                b.add(ops.CommitProducts(loc=loop.loc))
             b.ops += early
-            b.add(Materialize(values=tuple(op.result for op in early), loc=loop.loc))
+            b.add(ops.Materialize(values=tuple(op.result for op in early), loc=loop.loc))
             b.ops += body[at:then]
             last = self.copies(loop, varying, b.plus(loop.index, loop.step, "next"))
             fenced = then > at
-            b.add(Materialize(values=tuple(last.values()), in_order=fenced, loc=loop.loc))
+            b.add(ops.Materialize(values=tuple(last.values()), in_order=fenced, loc=loop.loc))
             # Where tiles begin is said anew.
-            axes = tuple(op for op in body[:then] if isinstance(op, AxisAt))
+            axes = tuple(op for op in body[:then] if isinstance(op, ops.AxisAt))
             b.ops += copy_region(axes, b.namer)
             b.ops += body[then:]
             b.add(ops.Yield(values=(*yielded(loop.body), *last.values()), loc=loop.body[-1].loc))
@@ -72,7 +64,7 @@ class LoadsAhead:
         )
 
     def copies(
-        self, loop: ForRange, needed: Mapping[Value, Region], index: Value
+        self, loop: ops.ForRange, needed: Mapping[Value, Region], index: Value
     ) -> dict[Value, Value]:
         """Adds the loads of the iteration with this index; what they are called in it."""
         wanted = {op for members in needed.values() for op in members}
@@ -80,7 +72,7 @@ class LoadsAhead:
         self.builder.copy(tuple(op for op in loop.body if op in wanted), swap)
         return {v: swap[v] for v in needed}
 
-    def needed(self, load: Op, loop: ForRange) -> Region:
+    def needed(self, load: Op, loop: ops.ForRange) -> Region:
         """What the body computes for a load, with the load at its end; nothing if that can not be
         done in another iteration.
         """
@@ -116,7 +108,7 @@ class LoadsAhead:
         if self.context.axes[axis.as_axis.name].role != "columns":
             return True
         begins = self.made.get(axis)
-        shifted = isinstance(begins, AxisAt) and begins.shifted
+        shifted = isinstance(begins, ops.AxisAt) and begins.shifted
         return not shifted and self.context.shapes.within(axis.as_axis.name, size)
 
     def computed_from(self, known: set[Value], body: list[Op]) -> list[ops.Map | ops.Cast]:
@@ -139,7 +131,7 @@ class LoadsAhead:
         """Behind the products that are started together first; in front of all if an operand is
         made of what is loaded.
         """
-        ends = (CommitProducts, ConsumerRelease, Materialize)
+        ends = (ops.CommitProducts, ops.ConsumerRelease, ops.Materialize)
         end = next((i for i, op in enumerate(body) if isinstance(op, ends)), len(body))
         at = max(
             (i + 1 for i, op in enumerate(body[:end]) if isinstance(op, ops.Contract)), default=0
@@ -157,11 +149,11 @@ def behind_reads(body: Region | list[Op]) -> int:
     for i, op in enumerate(body):
         if isinstance(op, ops.Contract):
             break
-        found = i + 1 if isinstance(op, ConsumerRelease) else found
+        found = i + 1 if isinstance(op, ops.ConsumerRelease) else found
     return found
 
 
-def with_place(region: Region, load: LoadGlobal, *others: Value) -> Region:
+def with_place(region: Region, load: ops.LoadGlobal, *others: Value) -> Region:
     """The load, and what of the region makes its place and others; nothing if that takes more than
     arithmetic on numbers that are known there, as another load.
     """

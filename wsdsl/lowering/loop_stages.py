@@ -10,13 +10,6 @@ from collections.abc import Mapping, Set
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Makers, Op, Region, Value, operands, results_of
-from wsdsl.ir.ops import (
-    AxisAt,
-    ConsumerRelease,
-    ConsumerWait,
-    ForRange,
-    InField,
-)
 from wsdsl.ir.rewriter import following, yielded
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.builder import Builder
@@ -32,7 +25,7 @@ class LoopStages:
     stage makes, what it reads of it: the variable, or what became of it by scaling.
     """
 
-    loop: ForRange
+    loop: ops.ForRange
     first: Region
     scaling: Region
     second: Region
@@ -40,7 +33,7 @@ class LoopStages:
     sums: dict[int, Value]
 
     @classmethod
-    def of(cls, loop: ForRange, stored: Set[Value]) -> LoopStages | None:
+    def of(cls, loop: ops.ForRange, stored: Set[Value]) -> LoopStages | None:
         body, handed = loop.body[:-1], yielded(loop.body)
         products = [op for op in body if isinstance(op, ops.Contract)]
         last = [op for op in products if any(isinstance(v.type, Tile) for v in (op.a, op.b))]
@@ -93,16 +86,18 @@ def is_scalar(op: Op) -> bool:
 def _with_slots(body: Region, second: set[Op]) -> bool:
     """Take to the second stage the slots that it reads; False if the first reads one of them."""
     for wait in body:
-        if not isinstance(wait, ConsumerWait):
+        if not isinstance(wait, ops.ConsumerWait):
             continue
-        fields = [op for op in body if isinstance(op, InField) and op.slot == wait.result]
+        fields = [op for op in body if isinstance(op, ops.InField) and op.slot == wait.result]
         held = {v for op in fields for v in results_of(op)}
         users = [op for op in body if held & {*operands(op)}]
         if not any(op in second for op in users):
             continue
         if not all(op in second for op in users):
             return False
-        given_back = [o for o in body if isinstance(o, ConsumerRelease) and o.slot == wait.result]
+        given_back = [
+            o for o in body if isinstance(o, ops.ConsumerRelease) and o.slot == wait.result
+        ]
         second |= {wait, *fields, *given_back}
     return True
 
@@ -138,10 +133,10 @@ class Masks:
             return None
         return test if all(map(self._axis, test.args)) else None
 
-    def _axis(self, value: Value) -> AxisAt | None:
+    def _axis(self, value: Value) -> ops.AxisAt | None:
         index = self.made.get(value)
         axis = self.made.get(index.axis) if isinstance(index, ops.Index) else None
-        return axis if isinstance(axis, AxisAt) else None
+        return axis if isinstance(axis, ops.AxisAt) else None
 
     def seen(self, op: Op, swap: Mapping[Value, Value]) -> dict[Value, Value]:
         """What one of `ops` gives where its test holds for all elements."""

@@ -32,7 +32,6 @@ from typing import Any, ClassVar
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.scale_factor_indices import in_atoms
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
-from wsdsl.ir.ops import Load, ReduceBlocks
 from wsdsl.ir.rewriter import Namer, definitions
 from wsdsl.ir.types import Axis, SharedTile
 from wsdsl.lowering.axes import axis_of
@@ -58,9 +57,9 @@ class DecodeSlice(ProducerSlice):
         self.in_slots = {v for g in read for edge in g.edges for v in edge.values}
 
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
-        if isinstance(op, Load) and op.result in self.in_slots:
+        if isinstance(op, ops.Load) and op.result in self.in_slots:
             return None
-        if isinstance(op, ReduceBlocks):  # of a tile's own
+        if isinstance(op, ops.ReduceBlocks):  # of a tile's own
             return op if op.result in needed else None
         return super()._kept(op, names, needed)
 
@@ -120,7 +119,7 @@ class ScaleSlice(DecodeSlice):
 
     def _made(self, edge: Edge, where: dict[str, Any], block: Sequence[Op]) -> Iterable[Op]:
         rows, summed = (self._axis(name, block) for name in edge.layout.axes)
-        atoms = isinstance(edge.made, Load) and in_atoms(edge.made)
+        atoms = isinstance(edge.made, ops.Load) and in_atoms(edge.made)
         where |= dict(across=rows if atoms else None)
         return [ops.ScalesToSlot(value=self.tile(edge), summed=summed, block=edge.block, **where)]
 

@@ -41,17 +41,8 @@ take a slot that was filled one lap ago for its own otherwise, as the parity is 
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, walk
-from wsdsl.ir.ops import (
-    ConsumerWait,
-    ForWork,
-    NamedBarrierArrive,
-    NamedBarrierSync,
-    Partition,
-    TakeSubtiles,
-    WarpgroupIndex,
-    Yield,
-)
 from wsdsl.lowering.builder import INT, Builder
 
 FIRST = 1
@@ -65,33 +56,35 @@ def ring_barrier(pingpong_index: int, num_pingpong: int) -> int:
     return FIRST + num_pingpong + pingpong_index
 
 
-def consumer_barrier(kernel: Kernel, partition: Partition) -> int:
+def consumer_barrier(kernel: Kernel, partition: ops.Partition) -> int:
     """The named barrier of a compute partition's consumers, or of the warpgroup that multiplies on
     tensor memory.
     """
-    meeting = [op for role in ("compute", "mma") for op in kernel.of(Partition) if op.role == role]
+    meeting = [
+        op for role in ("compute", "mma") for op in kernel.of(ops.Partition) if op.role == role
+    ]
     return FIRST_CONSUMER_BARRIER + meeting.index(partition)
 
 
 def arrive(b: Builder, barrier: int, item: Value | None = None, num: int = 1) -> None:
     """For who waits there, or at the `item`-th of `num` from there on."""
-    b.add(NamedBarrierArrive(barrier=barrier, num_warpgroups=2, item=item, num=num, loc=b.loc))
+    b.add(ops.NamedBarrierArrive(barrier=barrier, num_warpgroups=2, item=item, num=num, loc=b.loc))
 
 
 def wait(b: Builder, barrier: int, item: Value | None = None, num: int = 1) -> None:
     """Until the one in front has arrived."""
-    b.add(NamedBarrierSync(barrier=barrier, num_warpgroups=2, item=item, num=num, loc=b.loc))
+    b.add(ops.NamedBarrierSync(barrier=barrier, num_warpgroups=2, item=item, num=num, loc=b.loc))
 
 
 class OrderBarriers:
     """Of one partition."""
 
-    def __init__(self, builder: Builder, partition: Partition) -> None:
+    def __init__(self, builder: Builder, partition: ops.Partition) -> None:
         self.builder, self.num = builder, partition.num_warpgroups
         b, b.loc = builder, partition.loc
         self.used = False
         with b.region() as before:
-            own = b.add(WarpgroupIndex(result=b.value("own", INT))).result
+            own = b.add(ops.WarpgroupIndex(result=b.value("own", INT))).result
             self.is_first = b.map("eq", own, b.integer(0), wish="is_first")
             is_last = b.map("eq", own, b.integer(self.num - 1), wish="is_last")
             after = b.map("add", own, b.integer(1), wish="next")
@@ -119,14 +112,14 @@ class OrderBarriers:
 class PingPong:
     """Of one partition. `carried` are the loop's initial values, arguments and results for it."""
 
-    def __init__(self, builder: Builder, op: ForWork) -> None:
+    def __init__(self, builder: Builder, op: ops.ForWork) -> None:
         self.builder, self.op = builder, op
         b = builder
         self.own = b.integer(op.pingpong_index)
         first = b.integer(0)
         self.turn, self.end = b.value("turn", INT), b.value("turn_end", INT)
         self.carried = (first,), (self.turn,), (self.end,)
-        in_parts = any(isinstance(o, TakeSubtiles) for o in walk(op.body))
+        in_parts = any(isinstance(o, ops.TakeSubtiles) for o in walk(op.body))
         self.firsts = (FIRST, ring_barrier(0, op.num_pingpong)) if in_parts else (FIRST,)
         if op.pingpong_index == op.num_pingpong - 1:
             for barrier in self.firsts:
@@ -136,7 +129,7 @@ class PingPong:
         """One iteration: the work, if it is this partition's tile, and whose the next one is."""
         b, op = self.builder, self.op
         mine = b.map("eq", self.turn, self.own, wish="mine")
-        taken = [any(isinstance(o, ConsumerWait) for o in walk((op,))) for op in body]
+        taken = [any(isinstance(o, ops.ConsumerWait) for o in walk((op,))) for op in body]
         slots = [i for i, takes in enumerate(taken) if takes]
         first, last = slots[0], slots[-1] + 1
         with b.when(mine, orelse=skip):
@@ -152,7 +145,7 @@ class PingPong:
             more = b.map("add", self.turn, one, wish="next")
             over = b.map("eq", more, b.integer(op.num_pingpong), wish="over")
             after = b.map("where", over, b.integer(0), more, type=INT, wish="next")
-        b.add(Yield(values=(after,)))
+        b.add(ops.Yield(values=(after,)))
 
     def finish(self) -> None:
         """Behind the loop: wait for the arrival that is left over."""

@@ -45,21 +45,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Op, Region, Value, bound, results_of, with_fields
-from wsdsl.ir.ops import (
-    AxisAt,
-    ClusterReduce,
-    End,
-    ForRange,
-    Full,
-    Map,
-    Pipeline,
-    SemaphoreWait,
-    SplitkFixup,
-    Store,
-    Yield,
-)
 from wsdsl.ir.rewriter import retype, rewrite, uses, walk
 from wsdsl.ir.types import Axis, Ring, Tensor, Tile
 from wsdsl.lazy import cached_property
@@ -123,7 +111,7 @@ class Slicing:
 
 def least_slice(body: Region) -> int:
     """Columns of a slice, at the least: TMA stores lines of 16 bytes."""
-    stored = (op.tensor.type for op in walk(body) if isinstance(op, Store))
+    stored = (op.tensor.type for op in walk(body) if isinstance(op, ops.Store))
     lines = (TMA_ALIGN // kind.dtype.bytes for kind in stored if isinstance(kind, Tensor))
     return max((NARROW, *lines))
 
@@ -131,7 +119,7 @@ def least_slice(body: Region) -> int:
 class ParallelReduction:
     """Of one tile."""
 
-    def __init__(self, partials: Partials, op: SplitkFixup, splits: int, height: int) -> None:
+    def __init__(self, partials: Partials, op: ops.SplitkFixup, splits: int, height: int) -> None:
         """`height`: rows of a piece whose threads have a row each, if rows are reduced; else 0."""
         self.height = height
         assert op.part is not None and op.parts is not None
@@ -150,7 +138,7 @@ class ParallelReduction:
             partials.store(sum, places[-1])
         wrap = b.plus(b.times(self.parts, 2, "twice"), -1, "twice")
         partials.arrive(flags, flag, wrap=wrap)
-        b.add(SemaphoreWait(tensor=flags, index=(flag,), count=self.parts))
+        b.add(ops.SemaphoreWait(tensor=flags, index=(flag,), count=self.parts))
         if self.height:
             self.finish_columns(places)
         else:
@@ -163,12 +151,12 @@ class ParallelReduction:
         """
         b, op = self.builder, self.op
         of = SumsOfLines(self.partials, self.height, self.first, self.parts, self.splits)
-        again = any(isinstance(o, ForRange) for o in op.body)
+        again = any(isinstance(o, ops.ForRange) for o in op.body)
         first = b.map("lt", self.part, b.integer(1), wish="first")
         with nullcontext() if again else b.when(first):
             whole = map(of.joined, op.args, places, op.fns or ("add",) * len(op.sums))
             for o in retype(op.body, dict(zip(op.args, whole, strict=True))):
-                with b.when(first) if again and isinstance(o, Store) else nullcontext():
+                with b.when(first) if again and isinstance(o, ops.Store) else nullcontext():
                     b.add(o)
 
     def finish_slices(self, places: list[Place], starts: Mapping[str, Value]) -> None:
@@ -189,7 +177,7 @@ class ParallelReduction:
         stop = b.integer(num)
         if num > 1:
             run = dict[str, Any](index=j, start=self.part, stop=stop, step=self.parts)
-            b.add(ForRange(**run, body=(*body, Yield())))
+            b.add(ops.ForRange(**run, body=(*body, ops.Yield())))
         else:
             # Not a loop: LLVM would see that it ends, and the skeleton would not be the kernel's.
             with b.when(b.map("lt", self.part, stop, wish="first")):
@@ -211,7 +199,7 @@ class ParallelReduction:
         """The sum over all pieces, the first one first, of `like`'s columns from `column` on."""
         b, partials, kind = self.builder, self.partials, like.as_tile
         zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "nothing")
-        total = b.add(Full(result=b.value("total", kind), value=zero)).result
+        total = b.add(ops.Full(result=b.value("total", kind), value=zero)).result
         outside = b.size(str(own.tensor.as_tensor.dims[0]))
 
         def add(base: Value, total: Value, count: int) -> Value:
@@ -220,7 +208,7 @@ class ParallelReduction:
                 for i in range(count)
             ]
             for part in found:
-                total = b.make(Map, "total", kind, fn="add", args=(total, part))
+                total = b.make(ops.Map, "total", kind, fn="add", args=(total, part))
             return total
 
         at_once = self.slicing.at_once(self.slicing.width)
@@ -238,7 +226,7 @@ class ParallelReduction:
         return partials.load(like.as_tile, partials.place(like, number, line, self.splits, column))
 
 
-def columns_of(partials: Partials, op: SplitkFixup) -> Axis:
+def columns_of(partials: Partials, op: ops.SplitkFixup) -> Axis:
     """Those that are cut into slices, the same of all sums."""
     found = partials.role(op.sums[0].as_tile, "columns")
     assert found is not None
@@ -246,7 +234,7 @@ def columns_of(partials: Partials, op: SplitkFixup) -> Axis:
 
 
 def slice_at(
-    partials: Partials, op: SplitkFixup, width: int, offset: Value, starts: Mapping[str, Value]
+    partials: Partials, op: ops.SplitkFixup, width: int, offset: Value, starts: Mapping[str, Value]
 ) -> tuple[Value, list[Value]]:
     """An axis of `width` columns, `offset` behind the tile's first, and the whole sums along it."""
     b, columns = partials.builder, columns_of(partials, op)
@@ -256,7 +244,7 @@ def slice_at(
     # A dimension that is taken whole begins nowhere.
     begin = starts.get(columns.name)
     start = b.map("add", begin, offset, wish="start") if begin else offset
-    b.add(AxisAt(result=axis, start=start))
+    b.add(ops.AxisAt(result=axis, start=start))
     return axis, [narrower(sum, columns.name, name) for sum in op.args]
 
 
@@ -266,7 +254,7 @@ def narrower(value: Value, name: str, other: str) -> Value:
     return Value(value.name, dataclasses.replace(value.type, axes=axes))
 
 
-def narrowed(op: SplitkFixup, name: str, axis: Value, wholes: list[Value]) -> Region:
+def narrowed(op: ops.SplitkFixup, name: str, axis: Value, wholes: list[Value]) -> Region:
     """What is done with the sums, for the columns of a slice."""
     swap = dict(zip(op.args, wholes, strict=True))
     made = [v for inner in walk(op.body) for v in (*results_of(inner), *bound(inner))]
@@ -285,13 +273,15 @@ def _ending(region: Region, axis: Value, whole: Value) -> Region:
     """Where a tile ends is asked of the whole tile."""
 
     def change(op: Op) -> tuple[Op]:
-        ends = isinstance(op, End) and op.axis == axis
+        ends = isinstance(op, ops.End) and op.axis == axis
         return (with_fields(op, axis=whole) if ends else op,)
 
     return rewrite(region, change)
 
 
-def finish_in_cluster(partials: Partials, op: SplitkFixup, starts: Mapping[str, Value]) -> Pipeline:
+def finish_in_cluster(
+    partials: Partials, op: ops.SplitkFixup, starts: Mapping[str, Value]
+) -> ops.Pipeline:
     """Returns the ring; `starts`: where the tile begins along each axis."""
     assert op.part is not None
     b, columns = partials.builder, columns_of(partials, op)
@@ -301,8 +291,8 @@ def finish_in_cluster(partials: Partials, op: SplitkFixup, starts: Mapping[str, 
     layout = tuple(v.type for v in wholes if isinstance(v.type, Tile))
     name = b.value("sums_ring", Ring())
     sides = dict[str, Any](consumers=partials.consumers, senders=op.sharing - 1)
-    ring = Pipeline(result=name, depth=1, layouts=(layout,), **sides, loc=op.loc)
+    ring = ops.Pipeline(result=name, depth=1, layouts=(layout,), **sides, loc=op.loc)
     shared = dict[str, Any](part=op.part, sharing=op.sharing, barrier=partials.barrier)
-    b.add(ClusterReduce(result=tuple(wholes), sums=op.sums, ring=name, **shared))
+    b.add(ops.ClusterReduce(result=tuple(wholes), sums=op.sums, ring=name, **shared))
     b.ops += narrowed(op, columns.name, axis, wholes)
     return ring

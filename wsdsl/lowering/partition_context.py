@@ -10,17 +10,6 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Value, once
-from wsdsl.ir.ops import (
-    Block,
-    Contract,
-    End,
-    Iota,
-    Map,
-    Reduce,
-    Store,
-    StoreInTensor,
-    SubtilesInShared,
-)
 from wsdsl.ir.rewriter import definers, walk
 from wsdsl.ir.types import I32, Axis, Fragment, Tile
 from wsdsl.lowering.axes import axes_of, whole_axes
@@ -36,7 +25,7 @@ from wsdsl.lowering.store_panels import stored_as_panels
 def narrow_axes(kernel: Kernel) -> set[str]:
     """Column axes of four-byte tiles that are stored through SMEM."""
     found: set[str] = set()
-    for op in kernel.of(Store):
+    for op in kernel.of(ops.Store):
         if op.tensor in stored_as_panels(kernel) and op.dtype.bytes == 4:
             found |= {a.name for a in op.axes if a.role == "columns"}
     for op in kernel.of(ops.RenameAxes):
@@ -49,8 +38,8 @@ def narrow_axes(kernel: Kernel) -> set[str]:
 def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
     """Widths of the chunks of column axes of tiles that come in parts, or go to other CTAs."""
     axes, narrow, found = axes_of(kernel), narrow_axes(kernel), dict[str, tuple[int, ...]]()
-    for op in kernel.of(SubtilesInShared, ops.ClusterReduce, Contract):
-        if isinstance(op, SubtilesInShared):
+    for op in kernel.of(ops.SubtilesInShared, ops.ClusterReduce, ops.Contract):
+        if isinstance(op, ops.SubtilesInShared):
             tiles = [v.type for v in op.result if isinstance(v.type, Tile)]
             names = (name for tile in tiles for name in tile.axes if len(tile.axes) == 2)
             found |= {name: op.parts for name in names if axes[name].role == "columns"}
@@ -62,7 +51,7 @@ def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
 
 
 def _cut_to_depths(
-    op: Contract, axes: Mapping[str, Axis], narrow: set[str]
+    op: ops.Contract, axes: Mapping[str, Axis], narrow: set[str]
 ) -> dict[str, tuple[int, ...]]:
     """A computed operand is cut where a product is that sums over a part of it."""
     (name,), computed = op.summed, any(isinstance(tile, Tile) for tile in op.tiles)
@@ -113,11 +102,11 @@ class PartitionContext:
         share = partition.share
         consumers, lanes = partition.num_agents, lanes_of(kernel)
         flat = flat_axis(kernel)
-        together = (*kernel.of(Reduce), *kernel.of(ops.ClusterAllgather))
+        together = (*kernel.of(ops.Reduce), *kernel.of(ops.ClusterAllgather))
         self.sharing = {op.axis: op.ctas for op in together if op.ctas > 1}
         """Axes along which so many CTAs of a cluster have a tile each, and reduce them together."""
-        in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
-        stores = any(isinstance(op, StoreInTensor) for op in walk(partition.body))
+        in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(ops.Contract))
+        stores = any(isinstance(op, ops.StoreInTensor) for op in walk(partition.body))
         in_tensors = in_tensors and (partition.role == "compute" or stores)
         how = narrow, cut, lanes, flat, height, in_tensors
         self.shapes = Shapes(self.axes, consumers, share, *how)
@@ -265,7 +254,9 @@ class PartitionContext:
             if isinstance(kind, Tile):
                 return self.start(axis, i, j)
             start = self.start(axis, i, j)
-            return self.builder.make(Iota, f"{axis}_index", kind, start=start, apart=shape.apart)
+            return self.builder.make(
+                ops.Iota, f"{axis}_index", kind, start=start, apart=shape.apart
+            )
 
         return RegisterTile(shape, iota)
 
@@ -274,9 +265,9 @@ class PartitionContext:
         b, shape = self.builder, self.shapes.of((axis,))
         kind = shape.piece(I32, 0)
         assert isinstance(kind, Fragment)
-        rows = b.make(Iota, "line", dataclasses.replace(kind, columns=1), start=b.integer(0))
+        rows = b.make(ops.Iota, "line", dataclasses.replace(kind, columns=1), start=b.integer(0))
         column = dataclasses.replace(kind, rows=1)
-        columns = b.make(Iota, "column", column, start=self.start(axis, i, 0))
+        columns = b.make(ops.Iota, "column", column, start=self.start(axis, i, 0))
         before = b.map("mul", rows, b.integer(kind.columns), wish="before")
         return b.map("add", before, columns, type=kind, wish=f"{axis}_index")
 
@@ -286,9 +277,9 @@ class PartitionContext:
         """
         return not self.tiles[axis].shifted and self.shapes.within(axis, size)
 
-    def block(self, op: Block) -> None:
+    def block(self, op: ops.Block) -> None:
         args = self.tiles[op.axis.as_axis.name].start, self.builder.integer(op.size)
-        self.builder.add(Map(result=op.result, fn="floordiv", args=args, loc=op.loc))
+        self.builder.add(ops.Map(result=op.result, fn="floordiv", args=args, loc=op.loc))
 
     def blocks(self, axis: str, size: int) -> RegisterTile | None:
         """The index of each element divided by `size`: one number a piece, if pieces do not reach
@@ -322,7 +313,7 @@ class PartitionContext:
             first = b.plus(self.tiles[axis].start, first)
         index, kind = first, shape.piece(I32, j)
         if isinstance(kind, Fragment) and (every == 1 or not self.within(axis, every)):
-            index = b.make(Iota, f"{axis}_place", kind, start=first, apart=shape.apart)
+            index = b.make(ops.Iota, f"{axis}_place", kind, start=first, apart=shape.apart)
         if every > 1:
             index = b.quotient(index, every)
         if not alone:
@@ -330,7 +321,7 @@ class PartitionContext:
             index = b.map("sub", index, before, wish="block")
         return index
 
-    def end(self, op: End) -> None:
+    def end(self, op: ops.End) -> None:
         b, axis = self.builder, op.axis.as_axis
         end = b.plus(self.tiles[axis.name].start, axis.size)
-        b.add(Map(result=op.result, fn="min", args=(end, self.stop(axis.name)), loc=op.loc))
+        b.add(ops.Map(result=op.result, fn="min", args=(end, self.stop(axis.name)), loc=op.loc))

@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Makers, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.ops import (
-    OVER_AXIS,
-    AxisAt,
-    CommitProducts,
-    ConsumerRelease,
-    Contract,
-    Full,
-    If,
-    Map,
-    Materialize,
-    Yield,
-)
 from wsdsl.ir.rewriter import makers, yielded
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.builder import Builder
@@ -25,7 +14,7 @@ from wsdsl.lowering.loop_stages import LoopStages, Masks, is_scalar
 from wsdsl.lowering.order_barriers import OrderBarriers
 
 Emitted = Callable[[], tuple[Value, ...]]
-"""Adds ops, and tells what they hand on."""
+"""Add the ops, and return the values that they yield."""
 
 
 class PipelinedLoop:
@@ -43,15 +32,15 @@ class PipelinedLoop:
         self.stages, self.builder, self.sizes, self.order = stages, builder, sizes, order
         self.loop, self.handed = stages.loop, yielded(stages.loop.body)
         self.masks = Masks(stages, builder, made)
-        axes = (op for op in stages.first if isinstance(op, AxisAt))
+        axes = (op for op in stages.first if isinstance(op, ops.AxisAt))
         self.walked = tuple(op for op in axes if self.walks(op))
 
-    def walks(self, op: AxisAt) -> bool:
+    def walks(self, op: ops.AxisAt) -> bool:
         """Whether the loop goes from tile to tile of the axis. A loop over work items does not, nor
         does an axis that begins with the next iteration's tile.
         """
         at = self.masks.made.get(op.start)
-        places = at.args if isinstance(at, Map) and at.fn in ("add", "min") else (op.start,)
+        places = at.args if isinstance(at, ops.Map) and at.fn in ("add", "min") else (op.start,)
         return self.loop.index in places and self.loop.step not in places
 
     def whole(self, op: Op) -> Op:
@@ -65,7 +54,7 @@ class PipelinedLoop:
         with b.region() as body:
             following = b.plus(loop.index, loop.step, "next")
             more = b.map("lt", following, loop.stop, wish="more")
-            b.add(Yield(values=self.iteration(args, following, more), loc=loop.loc))
+            b.add(ops.Yield(values=self.iteration(args, following, more), loc=loop.loc))
         beyond = tuple(self.again(v) for v in stages.crossing)
         carried = dict(result=(*loop.result, *beyond), init=before, args=args)
         b.add(with_fields(loop, **carried, body=tuple(body)))
@@ -87,7 +76,9 @@ class PipelinedLoop:
         def first(whole: bool) -> tuple[Value, ...]:
             swap = {loop.index: loop.start} | dict(zip(loop.args, loop.init, strict=True))
             self.axes(swap, inside=whole)
-            self.copy_seen((op for op in stages.first if not isinstance(op, AxisAt)), swap, whole)
+            self.copy_seen(
+                (op for op in stages.first if not isinstance(op, ops.AxisAt)), swap, whole
+            )
             self.builder.copy(stages.scaling, swap)
             return self.carried(swap, {n: swap[v] for n, v in stages.sums.items()})
 
@@ -96,9 +87,9 @@ class PipelinedLoop:
 
         return self.either(some, lambda: self.by_masks(loop.start, first), nothing)
 
-    def copy_seen(self, ops: Iterable[Op], swap: dict[Value, Value], whole: bool) -> None:
-        """The ops; of a whole tile without masks."""
-        for op in ops:
+    def copy_seen(self, members: Iterable[Op], swap: dict[Value, Value], whole: bool) -> None:
+        """Add copies of the ops; of a whole tile without masks."""
+        for op in members:
             if whole and op in self.masks.ops:
                 swap |= self.masks.seen(op, swap)
             else:
@@ -116,7 +107,7 @@ class PipelinedLoop:
     def zeros(self, value: Value) -> Value:
         b, kind = self.builder, value.as_tile
         zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "zero")
-        return b.add(Full(result=b.value("zeros", kind), value=zero, loc=b.loc)).result
+        return b.add(ops.Full(result=b.value("zeros", kind), value=zero, loc=b.loc)).result
 
     def of_this(self, args: tuple[Value, ...]) -> dict[Value, Value]:
         """What the second stage's values are called in the new loop."""
@@ -125,18 +116,18 @@ class PipelinedLoop:
 
     def axes(self, swap: dict[Value, Value], inside: bool = False) -> None:
         """Where the tiles of an iteration begin. All but the last one lie `inside`."""
-        axes = [op for op in self.stages.first if isinstance(op, AxisAt)]
+        axes = [op for op in self.stages.first if isinstance(op, ops.AxisAt)]
         needed = self.needed((*axes,))
         self.builder.copy(tuple(map(self.whole, needed)) if inside else needed, swap)
 
-    def start(self, ops: Region, swap: dict[Value, Value], first: bool) -> None:
+    def start(self, members: Region, swap: dict[Value, Value], first: bool) -> None:
         """Start products; `first`: in their iteration, for which consumers follow one another."""
-        at = next(i for i, op in enumerate(ops) if isinstance(op, Contract))
-        self.builder.copy(ops[:at], swap)
+        at = next(i for i, op in enumerate(members) if isinstance(op, ops.Contract))
+        self.builder.copy(members[:at], swap)
         if first and self.order is not None:
             self.order.wait()
-        self.builder.copy(ops[at:], swap)
-        self.builder.add(CommitProducts(loc=self.builder.loc))
+        self.builder.copy(members[at:], swap)
+        self.builder.add(ops.CommitProducts(loc=self.builder.loc))
 
     def last_products(self, swap: dict[Value, Value], alone: bool, inside: bool) -> Region:
         """Start the second stage's products; returns what it does behind them. `alone`: there is no
@@ -144,15 +135,15 @@ class PipelinedLoop:
         """
         self.axes(swap, inside=inside)
         second = self.stages.second
-        at = max(i for i, op in enumerate(second) if isinstance(op, Contract)) + 1
+        at = max(i for i, op in enumerate(second) if isinstance(op, ops.Contract)) + 1
         self.start(second[:at], swap, first=alone)
         if self.order is not None:
             self.order.hand_over()
         return second[at:]
 
-    def needed(self, ops: Region) -> Region:
-        """The ops, and those of the first stage that they need."""
-        found = {*ops, *makers(self.stages.first, (v for op in ops for v in operands(op)))}
+    def needed(self, members: Region) -> Region:
+        """Return the ops, and the ops of the first stage that they need."""
+        found = {*members, *makers(self.stages.first, (v for op in members for v in operands(op)))}
         return tuple(op for op in self.stages.first if op in found)
 
     def first_stage(self, rest: Region, swap: dict[Value, Value], whole: bool) -> None:
@@ -160,7 +151,7 @@ class PipelinedLoop:
         they are in the registers that products in flight read.
         """
         b, stages = self.builder, self.stages
-        releases = tuple(op for op in rest if isinstance(op, ConsumerRelease))
+        releases = tuple(op for op in rest if isinstance(op, ops.ConsumerRelease))
         # Slots that products alone read; others are given back when threads have read them.
         reading = {v for op in rest if op not in releases for v in (*operands(op), *results_of(op))}
         given_back = tuple(op for op in releases if op.slot not in reading)
@@ -168,13 +159,13 @@ class PipelinedLoop:
         scalars = tuple(op for op in rest if op.pure and is_scalar(op))
         apart = (*releases, *makers, *scalars)
         # Where tiles begin is said anew, by `axes`.
-        middle = tuple(op for op in rest if not (op in apart or isinstance(op, AxisAt)))
+        middle = tuple(op for op in rest if not (op in apart or isinstance(op, ops.AxisAt)))
         used = {v for op in (*stages.scaling, *makers) for v in operands(op)} | {*self.handed}
         wanted = [v for op in middle for v in results_of(op) if v in used]
         self.builder.copy((*given_back, *scalars), swap)
         self.axes(swap, inside=whole)
         self.copy_seen(middle, swap, whole)
-        b.add(Materialize(values=tuple(swap[v] for v in wanted if v.is_tile), loc=b.loc))
+        b.add(ops.Materialize(values=tuple(swap[v] for v in wanted if v.is_tile), loc=b.loc))
         self.builder.copy(makers, swap)
         self.builder.copy(tuple(op for op in releases if op not in given_back), swap)
 
@@ -182,7 +173,7 @@ class PipelinedLoop:
         """Whether something in the first stage minds where the dimension ends: a reduction, or what
         products sum over; the latter asks for itself where nothing is masked by an order.
         """
-        reduced = {op.axis for op in self.stages.first if isinstance(op, OVER_AXIS)}
+        reduced = {op.axis for op in self.stages.first if isinstance(op, ops.OVER_AXIS)}
         kinds = [(op.result.as_axis, op.is_clipped or op.shifted) for op in self.walked]
         return any(
             (self.masks.ops or kind.name in reduced)
@@ -223,7 +214,7 @@ class PipelinedLoop:
         if self.is_clipped():
             tests.append(self.is_inside(following))
         starts = {self.loop.index: following}
-        own = tuple(op for op in self.stages.first if isinstance(op, AxisAt))
+        own = tuple(op for op in self.stages.first if isinstance(op, ops.AxisAt))
         self.builder.copy(tuple(op for op in self.needed(own) if op not in own), starts)
         tests += self.masks.tests(starts)
         both = partial(b.map, "and", wish="whole")
@@ -233,16 +224,16 @@ class PipelinedLoop:
         b, bodies = self.builder, list[Region]()
         for emitted in (then, orelse):
             with b.region() as body:
-                b.add(Yield(values=emitted(), loc=self.loop.loc))
+                b.add(ops.Yield(values=emitted(), loc=self.loop.loc))
             bodies.append(tuple(body))
         made = tuple(self.again(v) for v in (*self.loop.args, *self.stages.crossing))
-        b.add(If(cond=cond, result=made, then=bodies[0], orelse=bodies[1], loc=self.loop.loc))
+        b.add(ops.If(cond=cond, result=made, then=bodies[0], orelse=bodies[1], loc=self.loop.loc))
         return made
 
     def ongoing(self, args: tuple[Value, ...], following: Value, whole: bool) -> tuple[Value, ...]:
         """The second stage beside the next iteration's first one."""
         loop, stages = self.loop, self.stages
-        early = self.needed(tuple(op for op in stages.first if isinstance(op, Contract)))
+        early = self.needed(tuple(op for op in stages.first if isinstance(op, ops.Contract)))
         swap = dict(zip(loop.args, args, strict=False)) | {loop.index: following}
         self.start(early, swap, first=True)
         second = self.of_this(args)
@@ -278,12 +269,12 @@ class MaskedLoop(PipelinedLoop):
             whole = self.is_whole(loop.index)
             if whole is not None:
                 made = self.either(whole, partial(self.tile, True), partial(self.tile, False))
-                b.add(Yield(values=made, loc=loop.loc))
+                b.add(ops.Yield(values=made, loc=loop.loc))
         b.add(loop if whole is None else with_fields(loop, body=tuple(body)))
 
     def tile(self, whole: bool) -> tuple[Value, ...]:
         swap = dict[Value, Value]()
-        ops = self.stages.first
+        members = self.stages.first
         # In their order: what stands behind an `axis_at` is of that tile.
-        self.copy_seen(map(self.whole, ops) if whole else ops, swap, whole)
+        self.copy_seen(map(self.whole, members) if whole else members, swap, whole)
         return self.carried(swap, {})

@@ -39,7 +39,6 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, results_of, with_fields
-from wsdsl.ir.ops import Contract, DimLoop, ForEach, ForTiles, Materialize, Store, Yield
 from wsdsl.ir.rewriter import Namer, definitions, uses, walk, with_regions, yielded
 from wsdsl.ir.types import Axis, Slot
 from wsdsl.lowering.axes import axis_of
@@ -96,9 +95,9 @@ class TensorSlice(ConsumerSlice):
         return made
 
     def behind(self, block: Region, place: int) -> list[Op]:
-        made, last = list[Op](), len(block) - 1 - isinstance(block[-1], Yield)
+        made, last = list[Op](), len(block) - 1 - isinstance(block[-1], ops.Yield)
         own = self._in(self.sums, block)
-        if isinstance(op := block[place], (Contract, ForTiles, ForEach)):
+        if isinstance(op := block[place], (ops.Contract, ops.ForTiles, ops.ForEach)):
             update = updates(self.loads.kernel).get(op)
             changed = [] if update is None else [update.place]
             made += self.started.behind(op, [*staying(op, self.counts), *changed])
@@ -109,7 +108,7 @@ class TensorSlice(ConsumerSlice):
             handed = [v for v in yielded(block) if v.is_tile and v not in self.chains.continued]
             if handed:
                 # Piece by piece: a whole sum beside them would take their registers once more.
-                made.append(Materialize(values=tuple(dict.fromkeys(handed)), loc=own[-1].loc))
+                made.append(ops.Materialize(values=tuple(dict.fromkeys(handed)), loc=own[-1].loc))
             made += (ops.ConsumerRelease(slot=self.slots[id(g)], loc=g.loc) for g in own)
         return made
 
@@ -168,26 +167,26 @@ class TensorSlice(ConsumerSlice):
         for op in region:
             slot = _changed_slot(op)
             theirs = slot is not None and slot not in self.multiplying
-            if not theirs and not isinstance(op, (Store, Materialize)):
+            if not theirs and not isinstance(op, (ops.Store, ops.Materialize)):
                 yield with_regions(op, lambda inner: tuple(self._multiplied(inner)))
 
     def _computed(self, region: Region) -> Iterator[Op]:
         for op in region:
             theirs = _changed_slot(op) in self.multiplying
-            if theirs or isinstance(op, Contract):
+            if theirs or isinstance(op, ops.Contract):
                 continue
             op = with_regions(op, lambda inner: tuple(self._computed(inner)))
             yield self._without_sums(op)
 
     def _without_sums(self, op: Op) -> Op:
         """A loop, but for the sums that it carries in tensor memory."""
-        if not isinstance(op, DimLoop):
+        if not isinstance(op, ops.DimLoop):
             return op
         stay = [v not in self.chains.sums for v in op.args]
         if all(stay):
             return op
         kept = {n: tuple(compress(getattr(op, n), stay)) for n in ("result", "init", "args")}
-        last = Yield(values=tuple(compress(yielded(op.body), stay)), loc=op.body[-1].loc)
+        last = ops.Yield(values=tuple(compress(yielded(op.body), stay)), loc=op.body[-1].loc)
         return with_fields(op, **kept, body=(*op.body[:-1], last))
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from wsdsl.diagnostics import Loc
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.ops import Contract, TileInShared
 from wsdsl.ir.types import Accumulator, Fragment, MatrixDescriptor, SharedTile, Tile, Value
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.partition_context import PartitionContext
@@ -83,8 +82,8 @@ class Products:
 
     def multiply(
         self,
-        op: Contract,
-        tiles: dict[Value, TileInShared],
+        op: ops.Contract,
+        tiles: dict[Value, ops.TileInShared],
         computed: RegisterTile | None,
         acc: Accumulated,
     ) -> Accumulated:
@@ -132,7 +131,7 @@ class Products:
         self.open.tiles = [*(x for x in self.open.tiles if x is not acc), tile]
         return tile
 
-    def in_turns(self, op: Contract, tiles: dict[Value, TileInShared]) -> RegisterTile:
+    def in_turns(self, op: ops.Contract, tiles: dict[Value, ops.TileInShared]) -> RegisterTile:
         """A product whose row blocks are started one by one, the first one now."""
         shape = self.shapes.of(op.result.as_tile.axes)
         before = self.turns[-1] if self.turns else None
@@ -189,7 +188,7 @@ class Products:
 
     def operand(
         self,
-        tile: TileInShared,
+        tile: ops.TileInShared,
         k: str,
         depth: tuple[int, ...],
         start: Value | None,
@@ -342,8 +341,8 @@ class Turn:
     is its accumulator, `sum` what was waited for.
     """
 
-    op: Contract
-    tiles: dict[Value, TileInShared]
+    op: ops.Contract
+    tiles: dict[Value, ops.TileInShared]
     block: int
     shape: Shape
     before: Turn | None = None

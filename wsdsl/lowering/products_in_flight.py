@@ -8,27 +8,9 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.wgmma_shapes import k_step
 from wsdsl.ir.op import Op, Value, with_fields
-from wsdsl.ir.ops import (
-    AxisAt,
-    Bitcast,
-    Cast,
-    CommitProducts,
-    ConsumerRelease,
-    ConsumerWait,
-    Contract,
-    ForRange,
-    If,
-    Load,
-    Lookup,
-    Map,
-    Materialize,
-    NoSlot,
-    Pipeline,
-    SlotElements,
-    Yield,
-)
 from wsdsl.ir.rewriter import definers, makers, uses, walk, yielded
 from wsdsl.ir.types import Axis, Slot, Tile
 from wsdsl.lowering.builder import Builder
@@ -43,23 +25,26 @@ class InFlight:
     iteration late. `rings` are those of the slots that an iteration gives back, in order.
     """
 
-    loop: ForRange
+    loop: ops.ForRange
     rings: tuple[Value, ...]
 
     @classmethod
     def of(
-        cls, loop: ForRange, rings: Mapping[Value, Pipeline], depths: Mapping[Contract, int]
+        cls,
+        loop: ops.ForRange,
+        rings: Mapping[Value, ops.Pipeline],
+        depths: Mapping[ops.Contract, int],
     ) -> InFlight | None:
         """None where products are not left in flight. `depths`: what each product sums over."""
         body = loop.body[:-1]
-        taken = {op.result: op.ring for op in body if isinstance(op, ConsumerWait)}
-        at = [i for i, op in enumerate(body) if isinstance(op, Contract)]
+        taken = {op.result: op.ring for op in body if isinstance(op, ops.ConsumerWait)}
+        at = [i for i, op in enumerate(body) if isinstance(op, ops.Contract)]
         given_back = _given_back(loop)
         if not given_back or not at or any(op.slot not in taken for op in given_back):
             return None
         if any(op in given_back for op in body[: at[-1]]) or not _adds_only(loop):
             return None
-        products = [op for op in body if isinstance(op, Contract)]
+        products = [op for op in body if isinstance(op, ops.Contract)]
         if len(products) == 1 and _is_computed(products[0]):
             (op,) = products
             if op.depth or op.blocks or not _half(op, depths.get(op, 0)):
@@ -76,8 +61,8 @@ class InFlight:
     def emit(
         self,
         b: Builder,
-        blocks: Mapping[Contract, int],
-        depths: Mapping[Contract, int],
+        blocks: Mapping[ops.Contract, int],
+        depths: Mapping[ops.Contract, int],
         behind: Sequence[Op],
     ) -> None:
         """The loop, then `behind`, then what gives back the last slots. `blocks`: of 64 rows, in
@@ -86,7 +71,7 @@ class InFlight:
         loop = self.loop
         b.loc = loop.loc
         first = tuple(
-            b.make(NoSlot, "none", Slot(), ring=ring, loc=loop.loc) for ring in self.rings
+            b.make(ops.NoSlot, "none", Slot(), ring=ring, loc=loop.loc) for ring in self.rings
         )
         before = tuple(b.value("before", Slot()) for _ in self.rings)
         last = tuple(b.value("last", Slot()) for _ in self.rings)
@@ -100,7 +85,7 @@ class InFlight:
                 for release, slot in zip(given_back, before, strict=True):
                     b.add(with_fields(release, slot=slot, pred=more))
             own = tuple(release.slot for release in given_back)
-            b.add(Yield(values=(*yielded(loop.body), *own), loc=loop.body[-1].loc))
+            b.add(ops.Yield(values=(*yielded(loop.body), *own), loc=loop.body[-1].loc))
         carried = dict(init=(*loop.init, *first), args=(*loop.args, *before))
         b.add(with_fields(loop, result=(*loop.result, *last), **carried, body=tuple(body)))
         b.ops += behind
@@ -109,7 +94,7 @@ class InFlight:
             b.add(with_fields(release, slot=slot, pred=some))
 
     def _in_halves(
-        self, blocks: Mapping[Contract, int], depths: Mapping[Contract, int], b: Builder
+        self, blocks: Mapping[ops.Contract, int], depths: Mapping[ops.Contract, int], b: Builder
     ) -> list[Op | None]:
         """The body without what gives slots back, and None where the last iteration's are: behind
         half of the products. A warpgroup can not run far ahead of the tensor cores: behind all of
@@ -118,13 +103,13 @@ class InFlight:
         """
         given_back = _given_back(self.loop)
         body = [op for op in self.loop.body[:-1] if op not in given_back]
-        products = [op for op in body if isinstance(op, Contract)]
+        products = [op for op in body if isinstance(op, ops.Contract)]
         if any(map(_is_computed, products)):
             return _one_by_one(body, products, depths, b)
         left = max(1, sum(blocks[op] for op in products) // 2)
         made: list[Op | None] = []
         for op in body:
-            if not isinstance(op, Contract) or left <= 0:
+            if not isinstance(op, ops.Contract) or left <= 0:
                 made.append(op)
                 continue
             own = blocks[op]
@@ -138,44 +123,47 @@ class InFlight:
         return made
 
 
-def _given_back(loop: ForRange) -> list[ConsumerRelease]:
+def _given_back(loop: ops.ForRange) -> list[ops.ConsumerRelease]:
     """What gives back the slots that products read. Beside computed operands threads read others,
     which they are done with in front of the products.
     """
-    products = [i for i, op in enumerate(loop.body) if isinstance(op, Contract)]
-    computed = any(_is_computed(op) for op in loop.body if isinstance(op, Contract))
+    products = [i for i, op in enumerate(loop.body) if isinstance(op, ops.Contract)]
+    computed = any(_is_computed(op) for op in loop.body if isinstance(op, ops.Contract))
     behind = loop.body[products[-1] :] if computed else loop.body
-    return [op for op in behind if isinstance(op, ConsumerRelease)]
+    return [op for op in behind if isinstance(op, ops.ConsumerRelease)]
 
 
-def _half(op: Contract, depth: int) -> int:
+def _half(op: ops.Contract, depth: int) -> int:
     """Of what a product sums over, in whole steps of the tensor cores."""
     step = k_step(op.dtype)
     return depth // step // 2 * step
 
 
-def _is_computed(op: Contract) -> bool:
+def _is_computed(op: ops.Contract) -> bool:
     return any(isinstance(v.type, Tile) for v in (op.a, op.b))
 
 
-def _are_made_late(loop: ForRange, products: Sequence[Contract]) -> bool:
+def _are_made_late(loop: ops.ForRange, products: Sequence[ops.Contract]) -> bool:
     """Whether each computed operand is made when its product begins: of no other product, for it
     alone, and of elements along what is summed over. Without those, such as those of a factor that
     rows have, both halves may be the same registers.
     """
     made, counts = definers(loop.body), Counter(uses(loop.body))
-    if any(isinstance(op, CommitProducts) for op in loop.body):
+    if any(isinstance(op, ops.CommitProducts) for op in loop.body):
         return False
     for op in products:
         for v in (op.a, op.b):
             if not isinstance(v.type, Tile):
                 continue
             needed = makers(loop.body, (v,))
-            if not isinstance(made.get(v), (Bitcast, Cast, Lookup, Map)) or counts[v] > 1:
+            if (
+                not isinstance(made.get(v), (ops.Bitcast, ops.Cast, ops.Lookup, ops.Map))
+                or counts[v] > 1
+            ):
                 return False
-            if any(isinstance(x, (Contract, ForRange, If)) for x in needed):
+            if any(isinstance(x, (ops.Contract, ops.ForRange, ops.If)) for x in needed):
                 return False
-            loads = [x for x in needed if isinstance(x, (Load, SlotElements))]
+            loads = [x for x in needed if isinstance(x, (ops.Load, ops.SlotElements))]
             axes = [i.type.name for x in loads for i in x.index if isinstance(i.type, Axis)]
             if not {*op.summed} & {*axes}:
                 return False
@@ -183,7 +171,10 @@ def _are_made_late(loop: ForRange, products: Sequence[Contract]) -> bool:
 
 
 def _one_by_one(
-    body: Sequence[Op], products: Sequence[Contract], depths: Mapping[Contract, int], b: Builder
+    body: Sequence[Op],
+    products: Sequence[ops.Contract],
+    depths: Mapping[ops.Contract, int],
+    b: Builder,
 ) -> list[Op | None]:
     """A body's products, of computed operands, in two groups: while the tensor cores have one of
     them, the other one's operands are computed, in registers of their own. A single product is
@@ -194,7 +185,7 @@ def _one_by_one(
     for op in body:
         if op in late:
             continue
-        if len(products) == 1 and isinstance(op, Contract):
+        if len(products) == 1 and isinstance(op, ops.Contract):
             begun = b.value(op.result.name, op.result.type)
             half = _half(op, depths[op])
             made.append(with_fields(op, result=begun, depth=(0, half)))
@@ -210,25 +201,25 @@ def _behind_the_first(before: Sequence[Op]) -> list[Op]:
     """What gives back the slots that threads read, with the loads that stand behind it: its fence
     waits for all that is on its way from memory, which a product in flight may hide.
     """
-    released = [i for i, op in enumerate(before) if isinstance(op, ConsumerRelease)]
+    released = [i for i, op in enumerate(before) if isinstance(op, ops.ConsumerRelease)]
     if not released:
         return []
     first = last = released[-1] + 1
     for i, op in enumerate(before[first:], first):
-        follows = i == last > first and isinstance(op, AxisAt)
-        last = i + 1 if follows or (isinstance(op, Materialize) and op.in_order) else last
+        follows = i == last > first and isinstance(op, ops.AxisAt)
+        last = i + 1 if follows or (isinstance(op, ops.Materialize) and op.in_order) else last
     late = [*(before[i] for i in released), *before[first:last]]
-    return [CommitProducts(loc=late[0].loc), *late]
+    return [ops.CommitProducts(loc=late[0].loc), *late]
 
 
-def _adds_only(loop: ForRange) -> bool:
+def _adds_only(loop: ops.ForRange) -> bool:
     """Whether nothing in a body reads what its products add up."""
-    inside = [op for op in walk(loop.body) if isinstance(op, Contract)]
+    inside = [op for op in walk(loop.body) if isinstance(op, ops.Contract)]
     if any(map(_is_computed, inside)) and not _are_made_late(loop, inside):
         return False
     for arg, last in zip(loop.args, yielded(loop.body), strict=True):
         summed = last.is_tile and stays_with_products(loop, arg, last)
         if summed and not grows(loop.body, arg, last, by_products=True):
             return False
-    direct = {op.result for op in loop.body if isinstance(op, Contract) and op.acc is not None}
+    direct = {op.result for op in loop.body if isinstance(op, ops.Contract) and op.acc is not None}
     return all(op.result in direct for op in inside)

@@ -6,23 +6,10 @@ from collections.abc import Callable
 from math import gcd
 
 from wsdsl.diagnostics import CompileError
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Makers, Value
-from wsdsl.ir.ops import (
-    Constant,
-    DimSize,
-    ElementsInShared,
-    Index,
-    Load,
-    LoadGlobal,
-    LoadPanels,
-    LoadShared,
-    Lookup,
-    Map,
-    Slice,
-    ValuesInShared,
-)
 from wsdsl.ir.types import Axis, Fragment, Sizes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.product_operands import operand_lines
@@ -32,10 +19,10 @@ from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
 Find = Callable[[Value], RegisterTile]
 
 
-def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> RegisterTile:
+def load_piece(op: ops.Load | ops.Lookup, context: PartitionContext, find: Find) -> RegisterTile:
     """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
     b = context.builder
-    if isinstance(op, Load) and op.packed and not loads_packed(context.kernel):
+    if isinstance(op, ops.Load) and op.packed and not loads_packed(context.kernel):
         message = f"WS0334 {op.tensor.name} is packed, and this load is not pipelined"
         raise CompileError(message, op.loc, f"pass {op.tensor.name} unpacked")
     shape, dtype = context.shapes.of(op.result.as_tile.axes), op.result.as_tile.dtype
@@ -46,7 +33,7 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
         places = tuple(e.least.get(i, j) for e in entries)
         if places in found:
             return found[places]
-        load = LoadGlobal(
+        load = ops.LoadGlobal(
             result=b.value(op.result.name, covering(dtype, places)),
             tensor=op.tensor,
             index=places,
@@ -60,7 +47,7 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
     return narrow(shape, dtype, b, piece, op.tensor)
 
 
-def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -> RegisterTile:
+def read_elements(op: ops.ElementsInShared, context: PartitionContext, find: Find) -> RegisterTile:
     """Read an operand at its first use; the stage must not have been released."""
     b = context.builder
     dtype, (rows, columns) = op.result.as_tile.dtype, op.result.as_tile.axes
@@ -75,14 +62,14 @@ def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -
     begins = (shape.first_column(j) for j in range(len(shape.widths)))
     steps = zip(begins, (min(width, wide) for width in shape.widths), shape.widths, strict=True)
     if any(first % step or width % step or wide % step for first, step, width in steps):
-        load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
+        load = ops.Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
         return load_piece(load, context, find)
     read: dict[tuple[int, int], Value] = {}
 
     def panels(i: int, first: int, columns: int) -> Value:
         """The columns from `first` on, where a panel begins."""
         if (i, first) not in read:
-            made = LoadPanels(
+            made = ops.LoadPanels(
                 result=b.value(op.result.name, Fragment(dtype, 64, columns)),
                 shared=op.shared,
                 offset=op.offset + first // wide * lines * span,
@@ -102,12 +89,12 @@ def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -
             return panels(i, first, width)
         panel = panels(i, first // wide * wide, wide)
         made = b.value(op.result.name, shape.piece(dtype, j))
-        return b.add(Slice(result=made, x=panel, start=first % wide, loc=op.loc)).result
+        return b.add(ops.Slice(result=made, x=panel, start=first % wide, loc=op.loc)).result
 
     return RegisterTile(shape, piece)
 
 
-def read_values(op: ValuesInShared, context: PartitionContext) -> RegisterTile:
+def read_values(op: ops.ValuesInShared, context: PartitionContext) -> RegisterTile:
     """Read a tile of one axis from a stage at once, which is released before its first use."""
     b = context.builder
     (axis,), dtype = op.result.as_tile.axes, op.result.as_tile.dtype
@@ -119,7 +106,7 @@ def read_values(op: ValuesInShared, context: PartitionContext) -> RegisterTile:
         index = context.places(axis, op.every, i, j)
         key = b.known.get(index, index)
         if key not in found:
-            made = LoadShared(
+            made = ops.LoadShared(
                 result=b.value(op.result.name, covering(dtype, (index,))),
                 shared=op.shared,
                 offset=op.offset,
@@ -168,13 +155,15 @@ def along(index: Value, made: Makers, static: Sizes) -> tuple[Value, int]:
     4; 0 if there are no such numbers.
     """
     match made.get(index):
-        case Index(axis=axis):
+        case ops.Index(axis=axis):
             return axis, 0
-        case Map(fn="add" | "sub" | "mod" as fn, args=(x, y)):
-            if fn == "add" and isinstance(made.get(x), Constant):
+        case ops.Map(fn="add" | "sub" | "mod" as fn, args=(x, y)):
+            if fn == "add" and isinstance(made.get(x), ops.Constant):
                 x, y = y, x
             by = made.get(y)
-            value = static.get(by.dim) if isinstance(by, DimSize) else getattr(by, "value", None)
+            value = (
+                static.get(by.dim) if isinstance(by, ops.DimSize) else getattr(by, "value", None)
+            )
             if isinstance(value, int) and (value or fn != "mod"):
                 axis, before = along(x, made, static)
                 return axis, gcd(before, value)

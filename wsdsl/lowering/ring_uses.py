@@ -8,7 +8,6 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.ops import AxisAt, ForRange
 from wsdsl.ir.types import Columns, State
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.placed_ring import PlacedRing, released_unmet
@@ -22,7 +21,7 @@ class RingUses:
         self.slots = {op.result: op for op in kernel.of(ops.ProducerAcquire, ops.ConsumerWait)}
         self.placed = self._placed()
         """Ring and state of every slot that may be given back."""
-        self.starts = {op.result: op.start for op in kernel.of(AxisAt)}
+        self.starts = {op.result: op.start for op in kernel.of(ops.AxisAt)}
         self.slot_tiles = {op.result: op for op in kernel.of(ops.SlotTile)}
         self.elements = {self.slots[op.slot].ring for op in kernel.of(ops.SlotElements)}
         """Rings with operands that threads read, too."""
@@ -46,8 +45,8 @@ class RingUses:
 
     def _placed(self) -> dict[Value, tuple[Value, Value]]:
         found: dict[Value, tuple[Value, Value]] = {}
-        for op in self.kernel.of(ops.ConsumerWait, ops.NoSlot, ForRange):
-            if not isinstance(op, ForRange):
+        for op in self.kernel.of(ops.ConsumerWait, ops.NoSlot, ops.ForRange):
+            if not isinstance(op, ops.ForRange):
                 if op.state is not None:
                     found[op.result] = op.ring, op.state
                 continue

@@ -12,20 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.block_scale_factors import WORD
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES
 from wsdsl.ir.hardware.scale_factor_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.ops import (
-    CopyScales,
-    InitialState,
-    MbarrierArrive,
-    ScalesToSlot,
-    StoreScaleFactors,
-    Tcgen05Cp,
-    Tcgen05Fence,
-    Tcgen05WaitSt,
-    TileInTensor,
-)
 from wsdsl.ir.types import Axis, SharedTile, Sizes, State, Value
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.placed_ring import PlacedRing
@@ -37,7 +27,7 @@ Place = tuple[PlacedRing, Value, int]
 
 def store_scale_factors(
     b: Builder,
-    op: ScalesToSlot,
+    op: ops.ScalesToSlot,
     read: Place,
     box: Sequence[int],
     written: Place,
@@ -60,12 +50,12 @@ def store_scale_factors(
     where = dict[str, Any](scales=written[0].shared, state=written[1], column=written[2])
     held = dict[str, Any](line=line, first=first, valid=valid, atoms=op.across is not None)
     words = axis.size // (WORD * op.block)
-    b.add(StoreScaleFactors(rows=rows, words=words, **where, **_read(read), **held, loc=op.loc))
+    b.add(ops.StoreScaleFactors(rows=rows, words=words, **where, **_read(read), **held, loc=op.loc))
 
 
 def copy_scales(
     b: Builder,
-    op: CopyScales,
+    op: ops.CopyScales,
     read: Place,
     rings: TensorRings,
     axes: Mapping[str, Axis],
@@ -73,11 +63,11 @@ def copy_scales(
 ) -> None:
     """In front of the products: there is one place for them, and what copies is in order."""
     rows, summed = (axes[x].size for x in op.value.type_as(SharedTile).axes)
-    state = b.make(InitialState, "s", State(), parity=0)
+    state = b.make(ops.InitialState, "s", State(), parity=0)
     where = dict[str, Any](state=state, column=rings.copied[op.result], loc=op.loc)
     size = dict[str, Any](rows=rows, words=summed // (WORD * op.block), cta_group=cta_group)
-    b.add(Tcgen05Cp(scales=rings.scales, **where, **_read(read), **size))
-    b.add(TileInTensor(result=op.result, columns=rings.scales, **where))
+    b.add(ops.Tcgen05Cp(scales=rings.scales, **where, **_read(read), **size))
+    b.add(ops.TileInTensor(result=op.result, columns=rings.scales, **where))
 
 
 def _read(place: Place) -> dict[str, Any]:
@@ -87,6 +77,6 @@ def _read(place: Place) -> dict[str, Any]:
 
 def hand_over_scales(b: Builder, ring: PlacedRing, state: Value, cta: Value | None) -> None:
     """Each warp says so of what it has written; of a pair to the CTA whose thread multiplies."""
-    b.add(Tcgen05WaitSt(loc=b.loc))
-    b.add(Tcgen05Fence(loc=b.loc))
-    b.add(MbarrierArrive(barriers=ring.full, state=state, cta=cta, each_warp=True, loc=b.loc))
+    b.add(ops.Tcgen05WaitSt(loc=b.loc))
+    b.add(ops.Tcgen05Fence(loc=b.loc))
+    b.add(ops.MbarrierArrive(barriers=ring.full, state=state, cta=cta, each_warp=True, loc=b.loc))

@@ -38,17 +38,6 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Op, Region, Value, walk
-from wsdsl.ir.ops import (
-    AllocateShared,
-    Bitcast,
-    Cast,
-    ClusterAllgather,
-    Full,
-    Load,
-    Reduce,
-    ReducePartials,
-    StorePartials,
-)
 from wsdsl.ir.types import Barriers, Fragment, Lanes, Shared, State, Tile
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_tiles import RegisterTile
@@ -109,9 +98,9 @@ class SharedRows:
 
     def remember(self, op: Op, made: RegisterTile, find: Callable[[Value], RegisterTile]) -> None:
         """What is loaded stays in registers; what is converted from that to more bits need not."""
-        if isinstance(op, Load):
+        if isinstance(op, ops.Load):
             self.loaded.append(made)
-        elif isinstance(op, Cast) and find(op.x) in self.loaded:
+        elif isinstance(op, ops.Cast) and find(op.x) in self.loaded:
             self.converted.append(made)
 
     def _again(self, loc: Loc | None) -> None:
@@ -122,7 +111,9 @@ class SharedRows:
                 if isinstance(old.type, Fragment) and old.type.dtype.bits < WORD * 8:
                     if old not in renewed:
                         new = self.builder.value(old.name, old.type)
-                        renewed[old] = self.builder.add(Bitcast(result=new, x=old, loc=loc)).result
+                        renewed[old] = self.builder.add(
+                            ops.Bitcast(result=new, x=old, loc=loc)
+                        ).result
                     tile.made[place] = renewed[old]
         for tile in (tile for held in self.converted for tile in (held, held.least)):
             tile.made.clear()
@@ -137,10 +128,10 @@ class SharedRows:
         b, parts = self.builder, x.as_fragment.lanes.warps * self.groups
         shared = self._next_buffer(self._words(parts))
         where = dict[str, Any](fn=fn, shared=shared, each=self._each(parts), loc=loc)
-        b.add(StorePartials(x=x, part=self._part(1, loc), **where))
+        b.add(ops.StorePartials(x=x, part=self._part(1, loc), **where))
         b.add(self.meet(loc))
         self.unsettled = True
-        return b.add(ReducePartials(result=result, parts=parts, **where)).result
+        return b.add(ops.ReducePartials(result=result, parts=parts, **where)).result
 
     def _each(self, parts: int) -> int:
         """Parts of a warpgroup's rows, where others have other rows."""
@@ -155,7 +146,7 @@ class SharedRows:
     def _sent(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
         b, parts = self.builder, x.as_fragment.lanes.warps * self.groups * ctas
         with self._exchanged([(fn, x)], ctas, loc) as where:
-            return b.add(ReducePartials(result=result, fn=fn, parts=parts, **where)).result
+            return b.add(ops.ReducePartials(result=result, fn=fn, parts=parts, **where)).result
 
     @contextmanager
     def _exchanged(
@@ -177,13 +168,13 @@ class SharedRows:
         where = dict[str, Any](shared=shared, each=self._each(parts), state=state, loc=loc)
         for n, (fn, x) in enumerate(sent):
             to = dict[str, Any](part=part, ctas=ctas, barriers=full, offset=n * size)
-            b.add(StorePartials(fn=fn, x=x, **to, **where))
+            b.add(ops.StorePartials(fn=fn, x=x, **to, **where))
         b.add(ops.MbarrierWait(barriers=full, state=state, loc=loc))
         yield where
         self.state = b.make(ops.Advance, "s", State(), state=state, num=BUFFERS, loc=loc)
 
     def exchanged(
-        self, op: ClusterAllgather, find: Callable[[Value], RegisterTile]
+        self, op: ops.ClusterAllgather, find: Callable[[Value], RegisterTile]
     ) -> dict[Value, RegisterTile]:
         """By result. All of them are there once one is asked for."""
         shape = find(op.x[0]).shape
@@ -209,7 +200,7 @@ class SharedRows:
         for x in values:
             if isinstance(x.type, Tile):
                 spread = b.value(x.name, Fragment(x.type.dtype, 1, 1, lanes=lanes))
-                x = b.add(Full(result=spread, value=x, loc=loc)).result
+                x = b.add(ops.Full(result=spread, value=x, loc=loc)).result
             sent.append(("max", x))
         own, rows = lanes.warps * self.groups, sent[0][1].as_fragment.rows
         size = WORD * rows * own * ctas * self.apart
@@ -219,7 +210,7 @@ class SharedRows:
                 for cta in range(ctas):
                     at = n * size + cta * own * WORD * rows
                     one = dict[str, Any](fn="max", parts=1, offset=at)
-                    made[-1].append(b.make(ReducePartials, x.name, x.type, **one, **where))
+                    made[-1].append(b.make(ops.ReducePartials, x.name, x.type, **one, **where))
         self._again(loc)
         return made
 
@@ -231,10 +222,10 @@ class SharedRows:
         if self.apart > 1:
             part = b.add(ops.WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
         where = dict[str, Any](fn=fn, shared=shared, over_rows=True, loc=loc)
-        b.add(StorePartials(x=x, part=part, **where))
+        b.add(ops.StorePartials(x=x, part=part, **where))
         b.add(self.meet(loc))
         self.unsettled = True
-        b.add(ReducePartials(result=result, parts=parts, **where))
+        b.add(ops.ReducePartials(result=result, parts=parts, **where))
 
     def _words(self, parts: int) -> int:
         """Of all rows, in so many parts."""
@@ -250,7 +241,7 @@ class SharedRows:
         size = WORD * words
         size = size if num == 1 else -(-size // SMEM_ALIGN) * SMEM_ALIGN
         made = self.builder.value("partials", Shared(size, num))
-        self.declarations.append(AllocateShared(result=made, label="partials"))
+        self.declarations.append(ops.AllocateShared(result=made, label="partials"))
         return made
 
     def settle(self, loc: Loc | None) -> None:
@@ -262,4 +253,6 @@ class SharedRows:
 
 def exchanges(region: Region) -> bool:
     """Whether CTAs share rows in it."""
-    return any(isinstance(op, Reduce | ClusterAllgather) and op.ctas > 1 for op in walk(region))
+    return any(
+        isinstance(op, ops.Reduce | ops.ClusterAllgather) and op.ctas > 1 for op in walk(region)
+    )

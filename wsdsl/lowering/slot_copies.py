@@ -7,18 +7,10 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.op import Kernel, Op, Value, results_of, walk
-from wsdsl.ir.ops import (
-    Advance,
-    LoadToSlot,
-    MbarrierArriveExpectTx,
-    MbarrierWait,
-    Partition,
-    ThreadLoad,
-    TmaLoad,
-)
 from wsdsl.ir.types import Axis, DType, Sizes, State, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
@@ -87,18 +79,18 @@ class SlotCopies:
     counts_on: Value | None = None
     """The CTA whose barrier counts, if that is not each one's own."""
 
-    def panels(self, fill: LoadToSlot) -> tuple[int, int, str]:
+    def panels(self, fill: ops.LoadToSlot) -> tuple[int, int, str]:
         """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
         tile = self.tiles[fill.field]
         rows, last = (self.axes[x] for x in tile.axes)
         swizzle, columns = lines_of(last, tile.dtype, self.divided, fill.packed)
         return rows.size, columns, swizzle
 
-    def at(self, fill: LoadToSlot) -> tuple[Value, ...]:
+    def at(self, fill: ops.LoadToSlot) -> tuple[Value, ...]:
         return coordinates(self.builder, fill.index, self.starts)
 
     def ops(
-        self, fills: Sequence[LoadToSlot], unaligned: Collection[str]
+        self, fills: Sequence[ops.LoadToSlot], unaligned: Collection[str]
     ) -> tuple[list[Op], list[Op]]:
         """What one thread does: it expects bytes and has them copied; and what all do, who copy
         what TMA can not take.
@@ -110,20 +102,20 @@ class SlotCopies:
         where = dict[str, Any](barriers=self.ring.full, state=self.state, cta=self.counts_on)
         if line := sum(map(self.narrowed_line, tma)):
             where |= dict(narrower=self.maps.narrower, line_bytes=line)
-        expect = MbarrierArriveExpectTx(**where, tx_bytes=total, loc=b.loc)
+        expect = ops.MbarrierArriveExpectTx(**where, tx_bytes=total, loc=b.loc)
         with b.region() as by_all:
             for fill in fills:
                 if fill.tensor.name in unaligned:
                     self.by_threads(fill)
         return [expect, *copies], by_all
 
-    def narrowed_line(self, fill: LoadToSlot) -> int:
+    def narrowed_line(self, fill: ops.LoadToSlot) -> int:
         """Bytes that come less for each by which the launch's tiles are narrower."""
         if fill.box or fill.index[_row_dim(fill)].as_axis.widths == 1:
             return 0
         return fill.dtype.size(self.panels(fill)[1])
 
-    def by_tma(self, fill: LoadToSlot) -> int:
+    def by_tma(self, fill: ops.LoadToSlot) -> int:
         """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
         arrive.
         """
@@ -148,7 +140,7 @@ class SlotCopies:
         self.boxes(fill, box, swizzle, at, range(0, columns, span), each, narrowed, **cast)
         return dtype.size(rows * columns)
 
-    def beside(self, fill: LoadToSlot) -> int:
+    def beside(self, fill: ops.LoadToSlot) -> int:
         """What lies beside operands, in one box."""
         b, dtype = self.builder, fill.dtype
         *at, last = self.at(fill)
@@ -158,24 +150,26 @@ class SlotCopies:
         self.boxes(fill, fill.box, "none", (*at, last), range(1))
         return dtype.size(math.prod(fill.box))
 
-    def in_parts(self, parts: Iterable[int], fills: Sequence[LoadToSlot]) -> None:
+    def in_parts(self, parts: Iterable[int], fills: Sequence[ops.LoadToSlot]) -> None:
         """A slot for each of the parts, from `state` on."""
         b, ring, state, first = self.builder, self.ring, self.state, 0
         for width in parts:
             if first:
                 before, state = state, b.value("s", State())
-                b.add(Advance(result=state, state=before, num=ring.depth, loc=b.loc))
-            b.add(MbarrierWait(barriers=ring.empty, state=state, loc=b.loc))
+                b.add(ops.Advance(result=state, state=before, num=ring.depth, loc=b.loc))
+            b.add(ops.MbarrierWait(barriers=ring.empty, state=state, loc=b.loc))
             own = dataclasses.replace(self, state=state)
             with b.region() as copies:
                 total = sum(own.part(fill, first, width) for fill in fills)
             b.add(
-                MbarrierArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=b.loc)
+                ops.MbarrierArriveExpectTx(
+                    barriers=ring.full, state=state, tx_bytes=total, loc=b.loc
+                )
             )
             b.ops += copies
             first += width
 
-    def part(self, fill: LoadToSlot, first: int, width: int) -> int:
+    def part(self, fill: ops.LoadToSlot, first: int, width: int) -> int:
         """So many columns of a tile, or all of a single line."""
         dtype, tile, rows = fill.dtype, self.tiles[fill.field], 1
         swizzle = swizzle_of(tile, width)
@@ -189,7 +183,7 @@ class SlotCopies:
 
     def boxes(
         self,
-        fill: LoadToSlot,
+        fill: ops.LoadToSlot,
         box: Sequence[int],
         swizzle: str,
         at: Sequence[Value],
@@ -208,26 +202,26 @@ class SlotCopies:
         offset = ring.offsets[self.layout][fill.field]
         for n, column in enumerate(columns):
             at = (*others, b.plus(start, column))
-            b.add(TmaLoad(map=map, coordinates=at, offset=offset + n * each, **where, **cast))
+            b.add(ops.TmaLoad(map=map, coordinates=at, offset=offset + n * each, **where, **cast))
 
-    def by_threads(self, fill: LoadToSlot) -> None:
+    def by_threads(self, fill: ops.LoadToSlot) -> None:
         rows, columns, swizzle = self.panels(fill)
         box = dict[str, Any](rows=rows, columns=columns, row_dim=_row_dim(fill), swizzle=swizzle)
         where = dict[str, Any](shared=self.ring.shared, state=self.state, loc=fill.loc)
         where |= dict(offset=self.ring.offsets[self.layout][fill.field])
         at = self.at(fill)
-        self.builder.add(ThreadLoad(tensor=fill.tensor, coordinates=at, **box, **where))
+        self.builder.add(ops.ThreadLoad(tensor=fill.tensor, coordinates=at, **box, **where))
 
 
-def _box(fill: LoadToSlot) -> list[int]:
+def _box(fill: ops.LoadToSlot) -> list[int]:
     return [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
 
 
-def _row_dim(fill: LoadToSlot) -> int:
+def _row_dim(fill: ops.LoadToSlot) -> int:
     return next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
 
 
-def _columns(fill: LoadToSlot) -> tuple[int, str]:
+def _columns(fill: ops.LoadToSlot) -> tuple[int, str]:
     """The dimension and the axis of the columns."""
     kinds = ((i, v.type) for i, v in enumerate(fill.index))
     return next((i, k.name) for i, k in kinds if isinstance(k, Axis) and k.role == "columns")
@@ -236,9 +230,9 @@ def _columns(fill: LoadToSlot) -> tuple[int, str]:
 def divided(kernel: Kernel) -> dict[str, int]:
     """By axis, how many warpgroups a tile's is divided among: none, if one thread multiplies."""
     found: dict[str, int] = {}
-    if any(isinstance(op, Partition) and op.role == "mma" for op in kernel.body):
+    if any(isinstance(op, ops.Partition) and op.role == "mma" for op in kernel.body):
         return found
-    for op in kernel.of(Partition):
+    for op in kernel.of(ops.Partition):
         for inner in walk(op.body):
             for value in results_of(inner):
                 axis = value.type

@@ -23,16 +23,6 @@ from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.tcgen05_shapes import cell_columns
 from wsdsl.ir.op import Region, Value, regions, walk
-from wsdsl.ir.ops import (
-    AxisAt,
-    ClearPanels,
-    Contract,
-    FenceAsyncProxy,
-    Partition,
-    StoreShared,
-    Tcgen05Fence,
-    Tcgen05St,
-)
 from wsdsl.ir.types import DType, SharedTile
 from wsdsl.lowering.elementwise import with_zeros_outside
 from wsdsl.lowering.partition_context import PartitionContext
@@ -51,11 +41,13 @@ def clear_beyond(context: PartitionContext, op: ops.TileInShared) -> None:
         _clear(context, name, [tile for tile in tiles if name in summed[tile]])
 
 
-def clears(partition: Partition) -> set[str]:
+def clears(partition: ops.Partition) -> set[str]:
     """Axes whose tiles may have elements beside a part of a dimension, that products sum over."""
     inner = [*walk(partition.body)]
-    clipped = {op.result.as_axis.name for op in inner if isinstance(op, AxisAt) and op.is_clipped}
-    return clipped & {axis for op in inner if isinstance(op, Contract) for axis in op.summed}
+    clipped = {
+        op.result.as_axis.name for op in inner if isinstance(op, ops.AxisAt) and op.is_clipped
+    }
+    return clipped & {axis for op in inner if isinstance(op, ops.Contract) for axis in op.summed}
 
 
 def _beside(op: ops.TileInShared, body: Region) -> list[ops.TileInShared]:
@@ -69,7 +61,7 @@ def _beside(op: ops.TileInShared, body: Region) -> list[ops.TileInShared]:
 
 def _summed_over(tile: Value, body: Region) -> set[str]:
     """The axes of the tile that products sum over."""
-    products = (op for op in walk(body) if isinstance(op, Contract) and tile in (op.a, op.b))
+    products = (op for op in walk(body) if isinstance(op, ops.Contract) and tile in (op.a, op.b))
     return {axis for op in products for axis in op.summed}
 
 
@@ -98,15 +90,15 @@ def _clear(context: PartitionContext, name: str, tiles: list[ops.TileInShared]) 
                 b.ops += clear
         else:
             b.ops += clear
-        b.add(FenceAsyncProxy(loc=loc))
+        b.add(ops.FenceAsyncProxy(loc=loc))
         b.add(context.meet(loc))
     if by_one:
-        b.add(Tcgen05Fence(after=True, loc=loc))
+        b.add(ops.Tcgen05Fence(after=True, loc=loc))
 
 
 def _panels(
     context: PartitionContext, name: str, op: ops.TileInShared, inside: tuple[Value, Value]
-) -> ClearPanels:
+) -> ops.ClearPanels:
     """Of a tile that has the elements `inside` along the axis."""
     kind = op.result.type_as(SharedTile)
     rows, last = (context.axes[x] for x in kind.axes)
@@ -115,7 +107,7 @@ def _panels(
     where = dict[str, Any](shared=op.shared, offset=op.offset, state=op.state, loc=op.loc)
     where |= dict(begin=inside[0], end=inside[1], lines=rows.name == name)
     panels = dict[str, Any](rows=rows.size, columns=columns, swizzle=swizzle)
-    return ClearPanels(dtype=kind.dtype.name, **panels, **where)
+    return ops.ClearPanels(dtype=kind.dtype.name, **panels, **where)
 
 
 def write_to_slot(
@@ -149,7 +141,7 @@ def _write_columns(
     for i, j in pieces.shape.places():
         value = pieces.get(i, j)
         column = op.column + cell_columns(dtype, pieces.shape.first_column(j))
-        context.builder.add(Tcgen05St(value=value, column=column, half=i, **where))
+        context.builder.add(ops.Tcgen05St(value=value, column=column, half=i, **where))
 
 
 def _write_panels(
@@ -172,5 +164,5 @@ def _write_panels(
                 continue
             line, start = joined(b, parts, "line"), context.row_in_tile(shape.rows, i)
             offset = op.offset + first * dtype.bytes // span * rows * span
-            b.add(StoreShared(value=line, start=start, offset=offset, **where))
+            b.add(ops.StoreShared(value=line, start=start, offset=offset, **where))
             parts = []

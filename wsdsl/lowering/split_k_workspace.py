@@ -6,20 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.ops import (
-    AllocateGlobal,
-    AxisAt,
-    ForRange,
-    Load,
-    NamedBarrierSync,
-    RenameAxes,
-    SemaphoreArrive,
-    Store,
-    SyncWarp,
-    WarpgroupIndex,
-    Yield,
-)
 from wsdsl.ir.rewriter import Namer
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
@@ -41,7 +29,7 @@ class Partials:
     def __init__(self, kernel: Kernel, cluster: int) -> None:
         self.builder = Builder(Namer.of(kernel))
         self.axes, self.static, self.cluster = dict(axes_of(kernel)), dict(kernel.sizes), cluster
-        self.lent: dict[str, AllocateGlobal] = {}
+        self.lent: dict[str, ops.AllocateGlobal] = {}
         self.barrier, self.consumers = 0, 1
 
     def lend(
@@ -50,7 +38,7 @@ class Partials:
         """The tensor of that name, the same for all partitions."""
         if wish not in self.lent:
             made = self.builder.value(wish, type)
-            self.lent[wish] = AllocateGlobal(
+            self.lent[wish] = ops.AllocateGlobal(
                 result=made, each=each, zeroed=zeroed, fragments=fragments
             )
         return self.lent[wish].result
@@ -61,7 +49,7 @@ class Partials:
         flags = self.lend("flags", Tensor(I32, ("flags_lines",)), each, zeroed=True)
         flag = b.times(slot, self.consumers, "flag")
         if self.consumers > 1:
-            own = b.add(WarpgroupIndex(result=b.value("consumer", INT))).result
+            own = b.add(ops.WarpgroupIndex(result=b.value("consumer", INT))).result
             flag = b.plus(flag, own, "flag")
         return flags, flag
 
@@ -76,7 +64,7 @@ class Partials:
         """Once all warps have come so far; `release` what others are to see."""
         b = self.builder
         self.meet()
-        b.add(SemaphoreArrive(tensor=flags, index=(flag,), by=by, wrap=wrap, release=release))
+        b.add(ops.SemaphoreArrive(tensor=flags, index=(flag,), by=by, wrap=wrap, release=release))
 
     def place(
         self, sum: Value, number: int, line: Value, slots: int = 1, column: Value | None = None
@@ -120,18 +108,18 @@ class Partials:
         b = self.builder
         kind = dataclasses.replace(of, name=b.namer.new(f"{of.name}_piece"), dim=dim)
         self.axes[kind.name] = kind
-        return b.add(AxisAt(result=b.value(kind.name, kind), start=start)).result
+        return b.add(ops.AxisAt(result=b.value(kind.name, kind), start=start)).result
 
     def load(self, like: Tile, place: Place) -> Value:
         b = self.builder
         found = b.value("partial", self._renamed(like, place))
-        b.add(Load(result=found, tensor=place.tensor, index=place.index))
-        return b.add(RenameAxes(result=b.value("partial", like), x=found)).result
+        b.add(ops.Load(result=found, tensor=place.tensor, index=place.index))
+        return b.add(ops.RenameAxes(result=b.value("partial", like), x=found)).result
 
     def store(self, sum: Value, place: Place) -> None:
         b = self.builder
-        value = b.make(RenameAxes, sum.name, self._renamed(sum.as_tile, place), x=sum)
-        b.add(Store(tensor=place.tensor, index=place.index, value=value))
+        value = b.make(ops.RenameAxes, sum.name, self._renamed(sum.as_tile, place), x=sum)
+        b.add(ops.Store(tensor=place.tensor, index=place.index, value=value))
 
     def over_pieces(
         self, parts: Value, step: int, init: Value, add: Callable[[Value, Value], Value]
@@ -140,11 +128,11 @@ class Partials:
         b = self.builder
         base, arg = b.value("base", parts.type), b.value("total", init.type)
         with b.region() as body:
-            b.add(Yield(values=(add(base, arg),)))
+            b.add(ops.Yield(values=(add(base, arg),)))
         total = b.value("total", init.type)
         run = dict[str, Any](start=b.integer(0), stop=parts, step=b.integer(step))
         carried = dict[str, Any](init=(init,), args=(arg,), body=tuple(body))
-        b.add(ForRange(result=(total,), index=base, **run, **carried))
+        b.add(ops.ForRange(result=(total,), index=base, **run, **carried))
         return total
 
     def wait_for_readers(self, sums: tuple[Value, ...]) -> None:
@@ -155,10 +143,10 @@ class Partials:
         if any(self.role(kind, "rows") is None for kind in kinds):
             self.meet()
         elif any(self.role(kind, "columns") is None for kind in kinds):
-            self.builder.add(SyncWarp())
+            self.builder.add(ops.SyncWarp())
 
     def meet(self) -> None:
-        self.builder.add(NamedBarrierSync(barrier=self.barrier, num_warpgroups=self.consumers))
+        self.builder.add(ops.NamedBarrierSync(barrier=self.barrier, num_warpgroups=self.consumers))
 
     def _renamed(self, kind: Tile, place: Place) -> Tile:
         """The type with the place's axes, in the sum's order."""

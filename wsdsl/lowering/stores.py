@@ -9,16 +9,6 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.tile_widths import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk
-from wsdsl.ir.ops import (
-    ClusterIndex,
-    CtaIndex,
-    ForRange,
-    LaunchGrid,
-    Load,
-    Partition,
-    Store,
-    SyncWarp,
-)
 from wsdsl.ir.types import Axis, DType, Fragment, Shared
 from wsdsl.lowering.direct_stores import even_blocks, store_directly
 from wsdsl.lowering.footprint import staging_bytes
@@ -49,7 +39,7 @@ class Stores:
     def __init__(
         self,
         kernel: Kernel,
-        partition: Partition,
+        partition: ops.Partition,
         context: PartitionContext,
         declarations: list[Op],
     ) -> None:
@@ -61,14 +51,14 @@ class Stores:
         self.partition = partition
         self.turned = TurnedTiles(context, declarations)
         self.staged = staged_tensors(kernel, partition.body, context.shapes)
-        every = [op for op in walk(partition.body) if isinstance(op, Store)]
+        every = [op for op in walk(partition.body) if isinstance(op, ops.Store)]
         self.stores = [op for op in every if self._is_staged(op)]
         self.counters = Counters(kernel, context, declarations, every)
         self.again = stored_again(partition.body, once=_has_one_item(kernel, partition.body))
         self.over: set[Value] = set()
         """Tensors whose stores have been waited for since."""
         self.read_again = read_again(partition.body)
-        loaded = {op.tensor for op in walk(partition.body) if isinstance(op, Load)}
+        loaded = {op.tensor for op in walk(partition.body) if isinstance(op, ops.Load)}
         self.read = loaded & {*kernel.params}
         """Tensors whose elements threads have read by the time that these are stored. Those that
         pieces of a tile share have an order of their own.
@@ -88,10 +78,10 @@ class Stores:
         self.even = all(n % self.groups == 0 for n in self._counts(partition.body))
         self.any_by_tma = any(map(self._by_tma, self.stores))
 
-    def _is_staged(self, op: Op) -> TypeGuard[Store]:
-        return isinstance(op, Store) and op.tensor in self.staged
+    def _is_staged(self, op: Op) -> TypeGuard[ops.Store]:
+        return isinstance(op, ops.Store) and op.tensor in self.staged
 
-    def _by_tma(self, op: Store) -> bool:
+    def _by_tma(self, op: ops.Store) -> bool:
         return op.tensor.name not in self.kernel.unaligned
 
     def _counts(self, region: Region) -> list[int]:
@@ -115,7 +105,7 @@ class Stores:
         """Of a chunk's columns: blocks whose rows lie between each other's are copied together."""
         return shape.blocks * 16 // shape.apart
 
-    def _shape(self, op: Store) -> Shape:
+    def _shape(self, op: ops.Store) -> Shape:
         return shape_of(op, self.context.shapes)
 
     def begin(self) -> None:
@@ -152,7 +142,7 @@ class Stores:
         self.context.shared_rows.settle(loc)
         self.turned.settle(loc)
 
-    def store(self, op: Store, find: Find) -> None:
+    def store(self, op: ops.Store, find: Find) -> None:
         value, dtype = find(op.value), op.dtype
         staged = self._is_staged(op)
         axes = tuple(axis.name for axis in op.axes)
@@ -194,7 +184,7 @@ class Stores:
             if not staged:
                 if j and i == 0 and not op.accumulate and any(v.shape.columns for v in gathered):
                     # Data say whether other columns are other places.
-                    self.context.builder.add(SyncWarp(loc=op.loc))
+                    self.context.builder.add(ops.SyncWarp(loc=op.loc))
                 store_directly(self.context, op, find, (i, j), piece, counted=self.counters.counted)
                 continue
             copy = self._to_smem(op, shape, i, j, piece, len(waiting))
@@ -203,19 +193,19 @@ class Stores:
                 self._copy(waiting, everywhere=op.tensor in self.read and self._by_tma(op))
                 waiting = []
 
-    def begin_loop(self, loop: ForRange) -> None:
+    def begin_loop(self, loop: ops.ForRange) -> None:
         """What it stores, all have read in loops in front of it."""
         self.boundary(loop)
         if self.read_before & stored_in(loop):
             self.context.builder.add(self.context.meet(loop.loc))
             self.read_before = set()
 
-    def finish_loop(self, loop: ForRange) -> None:
+    def finish_loop(self, loop: ops.ForRange) -> None:
         self.boundary(loop)
-        loaded = {op.tensor for op in walk(loop.body) if isinstance(op, Load)}
+        loaded = {op.tensor for op in walk(loop.body) if isinstance(op, ops.Load)}
         self.read_before |= loaded & self.read
 
-    def begin_iteration(self, loop: ForRange) -> None:
+    def begin_iteration(self, loop: ops.ForRange) -> None:
         """What it reads, those in front of it have stored."""
         self.over = self.read_again.get(loop.index, set[Value]()) & self.read
         if self.over:
@@ -229,7 +219,9 @@ class Stores:
         b = self.context.builder
         if self.any_by_tma:
             b.add(ops.TmaStoreWait(pending=0, read=False, loc=loc))
-        b.add(SyncWarp(loc=loc) if all(map(self._by_warps, tensors)) else self.context.meet(loc))
+        b.add(
+            ops.SyncWarp(loc=loc) if all(map(self._by_warps, tensors)) else self.context.meet(loc)
+        )
 
     def _by_warps(self, tensor: Value) -> bool:
         """Whether each warp has elements of its own."""
@@ -239,7 +231,7 @@ class Stores:
         # None of them, if threads store it from registers.
         return len(alike) == 1 and not (tensor in self.read and any(map(self._joined, stores)))
 
-    def _joined(self, op: Store) -> bool:
+    def _joined(self, op: ops.Store) -> bool:
         shape = self._shape(op)
         return any(panel_of(op, width, shape.apart).joined for width in shape.widths)
 
@@ -249,15 +241,15 @@ class Stores:
         if shape.rows is None or not (shape.columns or by_rows or self.context.num_warpgroups == 1):
             b.add(self.context.meet(loc))
         elif shape.columns is None:
-            b.add(self.context.meet(loc) if shape.lanes.warps > 1 else SyncWarp(loc=loc))
+            b.add(self.context.meet(loc) if shape.lanes.warps > 1 else ops.SyncWarp(loc=loc))
 
-    def _converted(self, value: Value, dtype: DType, op: Store) -> Value:
+    def _converted(self, value: Value, dtype: DType, op: ops.Store) -> Value:
         saturate = op.value.as_tile.dtype.is_integer and dtype.is_integer
         wish = f"{op.tensor.name.lower()}_out"
         return self.context.builder.cast(value, dtype, wish, saturate=saturate, loc=op.loc)
 
     def _to_smem(
-        self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int
+        self, op: ops.Store, shape: Shape, i: int, j: int, value: Value, place: int
     ) -> ops.TmaStore | ops.ThreadStore | None:
         """Write a piece to its `place` in the next group; returns the copy that is to follow, with
         the last of the blocks that it copies."""
@@ -275,7 +267,7 @@ class Stores:
             if self.any_by_tma:
                 pending = self.groups - 1 if self.group or self.even else 0
                 b.add(ops.TmaStoreWait(pending=pending, loc=op.loc))
-            b.add(self.context.meet(op.loc) if self.joins else SyncWarp(loc=op.loc))
+            b.add(self.context.meet(op.loc) if self.joins else ops.SyncWarp(loc=op.loc))
         where = dict[str, Any](shared=self.staging, item=item, loc=op.loc)
         lines = dict[str, Any](transposed=panel.transposed, joined=panel.joined)
         lines |= dict(swizzle=panel.swizzle, half=half + 1 if halves > 1 else 0)
@@ -283,7 +275,7 @@ class Stores:
         if half < halves - 1:
             if panel.transposed:
                 # The halves of a line lie in one panel, and panels are what is followed.
-                b.add(SyncWarp(loc=op.loc))
+                b.add(ops.SyncWarp(loc=op.loc))
             return None
         common = dict[str, Any](coordinates=coordinates, row_dim=panel.row_dim, **where)
         common |= dict(apart=panel.bytes if panel.joined else 0, accumulate=op.accumulate)
@@ -306,7 +298,9 @@ class Stores:
         `everywhere`: TMA overwrites in global memory what threads have read there.
         """
         b, loc = self.context.builder, copies[0].loc
-        meet = self.context.meet(loc) if any(copy.apart for copy in copies) else SyncWarp(loc=loc)
+        meet = (
+            self.context.meet(loc) if any(copy.apart for copy in copies) else ops.SyncWarp(loc=loc)
+        )
         if self.context.read or any(isinstance(copy, ops.TmaStore) for copy in copies):
             self.context.publish(loc, meet, everywhere)
         else:
@@ -320,7 +314,7 @@ class Stores:
 
 def _has_one_item(kernel: Kernel, body: Region) -> bool:
     """Of a grid of as many CTAs as tiles, where none walks over items."""
-    (grid,) = kernel.of(LaunchGrid)
-    workers = {op.result for op in body if isinstance(op, (CtaIndex, ClusterIndex))}
-    walked = any(isinstance(op, ForRange) and op.start in workers for op in body)
+    (grid,) = kernel.of(ops.LaunchGrid)
+    workers = {op.result for op in body if isinstance(op, (ops.CtaIndex, ops.ClusterIndex))}
+    walked = any(isinstance(op, ops.ForRange) and op.start in workers for op in body)
     return grid.scheduler == "grid" and not grid.contraction and not walked

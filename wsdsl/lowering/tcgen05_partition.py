@@ -29,21 +29,9 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any, Protocol
 
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.tcgen05_shapes import LANES, cell_columns
 from wsdsl.ir.op import Op, Region, Value, results_of, with_fields
-from wsdsl.ir.ops import (
-    Contract,
-    ForRange,
-    Full,
-    If,
-    Partition,
-    SumInTensor,
-    SumToTensor,
-    Tcgen05Mma,
-    TileInShared,
-    TileInTensor,
-    Yield,
-)
 from wsdsl.ir.rewriter import free_values, with_regions
 from wsdsl.ir.types import Axis, SharedTile
 from wsdsl.ir.verify.pipeline_stages import sum_places
@@ -69,7 +57,7 @@ class Scalars(Protocol):
 class TensorProducts:
     """`started` tells of a sum whether anything was added to it."""
 
-    def __init__(self, rest: Scalars, partition: Partition) -> None:
+    def __init__(self, rest: Scalars, partition: ops.Partition) -> None:
         context = rest.context
         self.builder, self.context, self.rest = context.builder, context, rest
         self.before, self.of_all = partition, bool(clears(partition))
@@ -78,13 +66,13 @@ class TensorProducts:
         shapes = copy(context.shapes)
         shapes.axes = halved_axes(context.kernel, shapes.axes)
         self.operands = Products(context.builder, shapes, *where)
-        self.tiles: dict[Value, TileInShared] = {}
-        self.in_tensor: dict[Value, TileInTensor] = {}
+        self.tiles: dict[Value, ops.TileInShared] = {}
+        self.in_tensor: dict[Value, ops.TileInTensor] = {}
         self.started: dict[Value, Value] = {}
-        self.places = sum_places(partition.body, SumToTensor)
+        self.places = sum_places(partition.body, ops.SumToTensor)
 
     @property
-    def partition(self) -> Partition:
+    def partition(self) -> ops.Partition:
         with self.builder.region() as first:
             self.context.begin_whole()
             if self.of_all:
@@ -97,25 +85,25 @@ class TensorProducts:
     def op(self, op: Op) -> None:
         b = self.builder
         match op:
-            case TileInShared():
+            case ops.TileInShared():
                 self.tiles[op.result] = op
                 clear_beyond(self.context, op)
-            case TileInTensor():
+            case ops.TileInTensor():
                 self.in_tensor[op.result] = op
-            case SumToTensor():
+            case ops.SumToTensor():
                 pass
-            case SumInTensor():
+            case ops.SumInTensor():
                 self.started[op.result] = b.flag(True)
-            case Contract():
+            case ops.Contract():
                 self.multiply(op)
-            case ForRange():
+            case ops.ForRange():
                 self.loop(op)
-            case If():
+            case ops.If():
                 self.rest.make((*free_values(op.then), *free_values(op.orelse)))
                 b.add(with_regions(with_fields(op, cond=self.rest.scalar(op.cond)), self.region))
-            case Yield():
+            case ops.Yield():
                 b.add(with_fields(op, values=tuple(map(self.carried, op.values))))
-            case Full() if op.result.is_tile:
+            case ops.Full() if op.result.is_tile:
                 self.started[op.result] = b.flag(False)
             case _:
                 assert not any(v.is_tile for v in results_of(op))
@@ -124,7 +112,7 @@ class TensorProducts:
     def carried(self, value: Value) -> Value:
         return self.started[value] if value.is_tile else self.rest.scalar(value)
 
-    def loop(self, op: ForRange) -> None:
+    def loop(self, op: ops.ForRange) -> None:
         self.rest.make(free_values(op.body))
         init = tuple(map(self.carried, op.init))
         named: list[tuple[Value, ...]] = []
@@ -137,7 +125,7 @@ class TensorProducts:
         ends = dict(start=self.rest.scalar(op.start), stop=self.rest.scalar(op.stop))
         self.builder.add(with_fields(op, init=init, args=args, result=result, body=body, **ends))
 
-    def multiply(self, op: Contract) -> None:
+    def multiply(self, op: ops.Contract) -> None:
         """128 rows at a time, the sums of each beside those of the ones before."""
         rows = self._sides(op)["rows"].size
         for first in range(0, rows, LANES):
@@ -145,11 +133,11 @@ class TensorProducts:
             self.builder.ops += by_one(self.of_all, product)
         self.started[op.result] = self.builder.flag(True)
 
-    def _sides(self, op: Contract) -> dict[str, Axis]:
+    def _sides(self, op: ops.Contract) -> dict[str, Axis]:
         axes = self.context.axes
         return {axes[name].role: axes[name] for name in op.result.as_tile.axes}
 
-    def _product(self, op: Contract, row: int, rows: int) -> Tcgen05Mma:
+    def _product(self, op: ops.Contract, row: int, rows: int) -> ops.Tcgen05Mma:
         """Of so many rows, from one on."""
         b, axes = self.builder, self.context.axes
         place, sides = self.places[op.result], self._sides(op)
@@ -169,7 +157,7 @@ class TensorProducts:
         where |= dict(sums=place.sums, state=place.state, loc=op.loc, cta_group=self.cta_group)
         kinds = dict(dtype=dtypes[0], b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1])
         size = dict[str, Any](rows=rows, columns=columns, k=depth[1] - depth[0])
-        return Tcgen05Mma(
+        return ops.Tcgen05Mma(
             a=left,
             b=right,
             a_k_major=left_k,
@@ -183,7 +171,7 @@ class TensorProducts:
         )
 
     def _in_columns(
-        self, tile: TileInTensor, first: int, row: int
+        self, tile: ops.TileInTensor, first: int, row: int
     ) -> tuple[Value, bool, dict[str, Any]]:
         """An operand in tensor memory, from an element of what is summed over on."""
         kind = tile.result.type_as(SharedTile)
@@ -192,7 +180,7 @@ class TensorProducts:
         return tile.columns, True, dict(a_state=tile.state, a_column=column)
 
 
-def _scaled(op: Contract, scales: list[TileInTensor]) -> dict[str, Any]:
+def _scaled(op: ops.Contract, scales: list[ops.TileInTensor]) -> dict[str, Any]:
     """What a product says of the scales of its operands, the left one's first."""
     if not scales:
         return {}

@@ -26,28 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of, with_fields
-from wsdsl.ir.ops import (
-    AxisAt,
-    ConsumerWait,
-    Contract,
-    ForRange,
-    If,
-    MbarrierArrive,
-    MbarrierWait,
-    NamedBarrierSync,
-    Partition,
-    Pipeline,
-    ProducerAcquire,
-    StoreToSlot,
-    SumInTensor,
-    SumToTensor,
-    Tcgen05Fence,
-    Tcgen05Ld,
-    Tcgen05WaitLd,
-    Yield,
-    ZeroUnless,
-)
 from wsdsl.ir.rewriter import copy_region, following, makers, used_inside, walk, yielded
 from wsdsl.ir.types import Accumulator, Fragment, Tile
 from wsdsl.lowering.builder import Builder
@@ -57,21 +37,25 @@ from wsdsl.lowering.register_tiles import RegisterTile
 
 def made_rings(kernel: Kernel) -> frozenset[Value]:
     """Of operands that threads make of sums in tensor memory."""
-    sums = {op.result for op in kernel.of(Pipeline) if op.space == "TMEM"}
+    sums = {op.result for op in kernel.of(ops.Pipeline) if op.space == "TMEM"}
     found = set[Value]()
-    for own in kernel.of(Partition):
+    for own in kernel.of(ops.Partition):
         if own.role == "compute" and sums & _rings(own.body):
-            slots = {op.slot for op in walk(own.body) if isinstance(op, StoreToSlot)}
-            taken = (op for op in walk(own.body) if isinstance(op, ProducerAcquire))
+            slots = {op.slot for op in walk(own.body) if isinstance(op, ops.StoreToSlot)}
+            taken = (op for op in walk(own.body) if isinstance(op, ops.ProducerAcquire))
             found |= {op.ring for op in taken if op.result in slots}
     return frozenset(found)
 
 
-def _rings(ops: Iterable[Op]) -> set[Value]:
-    return {op.ring for op in walk(tuple(ops)) if isinstance(op, ConsumerWait | ProducerAcquire)}
+def _rings(members: Iterable[Op]) -> set[Value]:
+    return {
+        op.ring
+        for op in walk(tuple(members))
+        if isinstance(op, ops.ConsumerWait | ops.ProducerAcquire)
+    }
 
 
-def turned_products(loop: ForRange, made: frozenset[Value], builder: Builder) -> Region | None:
+def turned_products(loop: ops.ForRange, made: frozenset[Value], builder: Builder) -> Region | None:
     """The loop of the thread that multiplies, written anew; None where it stays as it is."""
     stages = _stages(loop, made)
     if stages is None:
@@ -80,34 +64,34 @@ def turned_products(loop: ForRange, made: frozenset[Value], builder: Builder) ->
     b, body = builder, loop.body[:-1]
     b.loc = loop.loc
 
-    def start(index: Value, cond: Value) -> If:
+    def start(index: Value, cond: Value) -> ops.If:
         then = copy_region(first, b.namer, {loop.index: index})
-        return If(cond=cond, then=(*then, Yield()), orelse=(Yield(),), loc=loop.loc)
+        return ops.If(cond=cond, then=(*then, ops.Yield()), orelse=(ops.Yield(),), loc=loop.loc)
 
-    with b.region() as ops:
+    with b.region() as members:
         b.add(start(loop.start, b.map("lt", loop.start, loop.stop, wish="some")))
         with b.region() as inner:
             coming = b.plus(loop.index, loop.step, "next")
             b.add(start(coming, b.map("lt", coming, loop.stop, wish="more")))
             b.ops += (op for op in body if op in second)
         b.add(with_fields(loop, body=(*inner, loop.body[-1])))
-    return tuple(ops)
+    return tuple(members)
 
 
-def _stages(loop: ForRange, made: frozenset[Value]) -> tuple[Region, Region] | None:
+def _stages(loop: ops.ForRange, made: frozenset[Value]) -> tuple[Region, Region] | None:
     """What is started an iteration ahead, and what is not; both may compute the same numbers."""
     body = loop.body[:-1]
     waits = [
         op
         for op in body
-        if any(isinstance(x, ConsumerWait) and x.ring in made for x in walk((op,)))
+        if any(isinstance(x, ops.ConsumerWait) and x.ring in made for x in walk((op,)))
     ]
     second = {*waits} | following(body, (v for op in waits for v in results_of(op)))
     grown = bool(second)
     while grown:
         before = len(second)
         for op in body:
-            if isinstance(op, ConsumerWait | ProducerAcquire) and op not in second:
+            if isinstance(op, ops.ConsumerWait | ops.ProducerAcquire) and op not in second:
                 users = following(body, (op.result,))
                 second |= {op, *users} if users & second else set()
         grown = len(second) > before
@@ -115,13 +99,13 @@ def _stages(loop: ForRange, made: frozenset[Value]) -> tuple[Region, Region] | N
     first = [op for op in body if op not in second]
     inner = [*walk(tuple(first))]
     # How often a loop of the first stage runs is known within an iteration alone.
-    if not second or any(isinstance(op, ForRange) for op in inner):
+    if not second or any(isinstance(op, ops.ForRange) for op in inner):
         return None
-    if not any(isinstance(op, Contract) for op in inner):
+    if not any(isinstance(op, ops.Contract) for op in inner):
         return None
     used = {v for op in second for v in (*operands(op), *used_inside(op))}
     # Where a tile lies is what the last `axis_at` of its axis says, which no operand names.
-    both = {*makers(tuple(first), used), *(op for op in first if isinstance(op, AxisAt))}
+    both = {*makers(tuple(first), used), *(op for op in first if isinstance(op, ops.AxisAt))}
     carried = {*loop.args, *yielded(loop.body)}
     apart = [op for op in first if op not in shared]
     touched = {v for op in apart for v in (*operands(op), *used_inside(op), *results_of(op))}
@@ -134,12 +118,15 @@ class TensorReads:
     """The sums in one slot, that of `state`."""
 
     def __init__(
-        self, ops: Sequence[SumInTensor], release: MbarrierArrive | None, context: PartitionContext
+        self,
+        members: Sequence[ops.SumInTensor],
+        release: ops.MbarrierArrive | None,
+        context: PartitionContext,
     ) -> None:
         """`release`: what gives it back, unless something is stored there first."""
         self.release, self.context = release, context
         self.started: dict[Value, Value] = {}
-        self.pieces = {op.result: self._pieces(op) for op in ops}
+        self.pieces = {op.result: self._pieces(op) for op in members}
         self.unread = {
             (value, *place) for value, x in self.pieces.items() for place in x.shape.places()
         }
@@ -147,42 +134,42 @@ class TensorReads:
     @classmethod
     def of(cls, body: Region, context: PartitionContext) -> dict[Value, TensorReads]:
         """By the sums: in both regions of a branch they may lie in the same slot."""
-        if not any(isinstance(op, SumInTensor) for op in walk(body)):
+        if not any(isinstance(op, ops.SumInTensor) for op in walk(body)):
             return {}
-        releases = {op.state: op for op in walk(body) if isinstance(op, MbarrierArrive)}
-        changed = {op.state for op in walk(body) if isinstance(op, SumToTensor)}
+        releases = {op.state: op for op in walk(body) if isinstance(op, ops.MbarrierArrive)}
+        changed = {op.state for op in walk(body) if isinstance(op, ops.SumToTensor)}
         given_back = {state: op for state, op in releases.items() if state not in changed}
         found = dict[Value, TensorReads]()
 
         def within(region: Region) -> None:
-            own: dict[Value, list[SumInTensor]] = {}
+            own: dict[Value, list[ops.SumInTensor]] = {}
             for op in region:
                 for inner in regions(op):
                     within(inner)
-                if isinstance(op, SumInTensor):
+                if isinstance(op, ops.SumInTensor):
                     own.setdefault(op.state, []).append(op)
-            for state, ops in own.items():
-                reads = cls(ops, given_back.get(state), context)
-                found.update((op.result, reads) for op in ops)
+            for state, members in own.items():
+                reads = cls(members, given_back.get(state), context)
+                found.update((op.result, reads) for op in members)
 
         within(body)
         return found
 
-    def begin(self, op: SumInTensor, scalar: Callable[[Value], Value]) -> RegisterTile:
+    def begin(self, op: ops.SumInTensor, scalar: Callable[[Value], Value]) -> RegisterTile:
         """The sum, whose pieces are read when they are asked for; `scalar`: what stands for one."""
         if op.started is not None:
             self.started[op.result] = scalar(op.started)
         return self.pieces[op.result]
 
-    def _pieces(self, op: SumInTensor) -> RegisterTile:
+    def _pieces(self, op: ops.SumInTensor) -> RegisterTile:
         shape = self.context.shapes.of(op.result.as_tile.axes)
         return RegisterTile(shape, lambda i, j: self._read(op, i, j))
 
-    def _read(self, op: SumInTensor, i: int, j: int) -> Value:
+    def _read(self, op: ops.SumInTensor, i: int, j: int) -> Value:
         b, shape = self.context.builder, self.pieces[op.result].shape
         kind = shape.piece(op.result.as_tile.dtype, j)
         assert isinstance(kind, Fragment) and not isinstance(kind, Tile)
-        load = Tcgen05Ld(
+        load = ops.Tcgen05Ld(
             result=b.value("cells", Accumulator(kind.dtype, kind.rows, kind.columns)),
             sums=op.sums,
             state=op.state,
@@ -192,18 +179,18 @@ class TensorReads:
             loc=op.loc,
         )
         if not _is_fenced(b.ops):
-            b.add(Tcgen05Fence(after=True, loc=op.loc))
+            b.add(ops.Tcgen05Fence(after=True, loc=op.loc))
         b.add(load)
         sum = b.value("sum", kind)
-        b.add(Tcgen05WaitLd(result=(sum,), loads=(load.result,), loc=op.loc))
+        b.add(ops.Tcgen05WaitLd(result=(sum,), loads=(load.result,), loc=op.loc))
         self.unread.discard((op.result, i, j))
         if self.release is not None and not self.unread:
-            b.add(Tcgen05Fence(loc=op.loc))
+            b.add(ops.Tcgen05Fence(loc=op.loc))
             b.add(self.release)
         started = self.started.get(op.result)
         if started is None:
             return sum
-        return b.make(ZeroUnless, "sum", kind, x=sum, cond=started, loc=op.loc)
+        return b.make(ops.ZeroUnless, "sum", kind, x=sum, cond=started, loc=op.loc)
 
     def finish(self) -> None:
         """What nobody asked for is read, too."""
@@ -212,11 +199,11 @@ class TensorReads:
             pieces.all()
 
 
-def _is_fenced(ops: Sequence[Op]) -> bool:
+def _is_fenced(members: Sequence[Op]) -> bool:
     """Whether a fence has followed what threads last waited for."""
-    for op in reversed(ops):
-        if isinstance(op, Tcgen05Fence):
+    for op in reversed(members):
+        if isinstance(op, ops.Tcgen05Fence):
             return op.after
-        if regions(op) or isinstance(op, (MbarrierWait, NamedBarrierSync)):
+        if regions(op) or isinstance(op, (ops.MbarrierWait, ops.NamedBarrierSync)):
             return False
     return False

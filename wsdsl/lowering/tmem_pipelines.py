@@ -9,15 +9,6 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.tcgen05_shapes import allocated
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.ops import (
-    CopyScales,
-    Elect,
-    MbarrierArrive,
-    MbarrierWait,
-    Pipeline,
-    ProducerAcquire,
-    StoreToSlot,
-)
 from wsdsl.ir.types import Columns, SharedTile, TensorMemory, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.tmem_accumulators import sum_columns
@@ -27,10 +18,10 @@ from wsdsl.lowering.tmem_scales import columns_of_scales
 
 def by_one(of_all: bool, *members: Op) -> tuple[Op, ...]:
     """What one thread does: of all of a warpgroup, or that is alone."""
-    return (Elect(body=members, loc=members[0].loc),) if of_all else members
+    return (ops.Elect(body=members, loc=members[0].loc),) if of_all else members
 
 
-def awaited(of_all: bool, wait: MbarrierWait, fenced: bool = True) -> tuple[Op, ...]:
+def awaited(of_all: bool, wait: ops.MbarrierWait, fenced: bool = True) -> tuple[Op, ...]:
     """A wait, `fenced` if columns of tensor memory are accessed behind it."""
     fence = ops.Tcgen05Fence(after=True, loc=wait.loc)
     return by_one(of_all, wait, *([fence] if fenced else []))
@@ -51,18 +42,18 @@ def committed(
 
 def stored(barriers: Value, state: Value, loc: Loc | None) -> tuple[Op, ...]:
     """An arrival of each warp when what it has stored is there."""
-    arrival = MbarrierArrive(barriers=barriers, state=state, each_warp=True, loc=loc)
+    arrival = ops.MbarrierArrive(barriers=barriers, state=state, each_warp=True, loc=loc)
     return ops.Tcgen05WaitSt(loc=loc), ops.Tcgen05Fence(loc=loc), arrival
 
 
 def in_tensor_memory(op: Op) -> bool:
-    return isinstance(op, Pipeline) and op.space == "TMEM"
+    return isinstance(op, ops.Pipeline) and op.space == "TMEM"
 
 
 def _stored(kernel: Kernel) -> frozenset[Value]:
     """Rings of operands that threads store."""
-    slots = {op.slot for op in kernel.of(StoreToSlot)}
-    return frozenset(op.ring for op in kernel.of(ProducerAcquire) if op.result in slots)
+    slots = {op.slot for op in kernel.of(ops.StoreToSlot)}
+    return frozenset(op.ring for op in kernel.of(ops.ProducerAcquire) if op.result in slots)
 
 
 class TensorRings:
@@ -72,7 +63,7 @@ class TensorRings:
         self.kernel, self.builder, self.sizes = kernel, builder, sizes
         self.declarations: list[Op] = []
         # Sums come first: wide ones begin at multiples of what their columns are.
-        rings = [op for op in kernel.of(Pipeline) if in_tensor_memory(op)]
+        rings = [op for op in kernel.of(ops.Pipeline) if in_tensor_memory(op)]
         self.first: dict[Value, int] = {}
         used, self.operands = 0, _stored(kernel)
         for op in sorted(rings, key=lambda op: (op.block, op.result in self.operands)):
@@ -81,7 +72,7 @@ class TensorRings:
         self.copied: dict[Value, int] = {}
         """By scales that are copied, where they begin."""
         columns = 0
-        for op in kernel.of(CopyScales):
+        for op in kernel.of(ops.CopyScales):
             self.copied[op.result] = columns
             columns += columns_of_scales(op.value.type_as(SharedTile), op.block, sizes)
         if rings:
@@ -90,19 +81,19 @@ class TensorRings:
         if columns:
             self.scales = self.columns("scales", Columns(columns, 1), used)
 
-    def _slot(self, op: Pipeline) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    def _slot(self, op: ops.Pipeline) -> tuple[int, tuple[tuple[int, ...], ...]]:
         """Its columns, and where the fields of each layout begin."""
         ends = [(0, *accumulate(self._width(op, tile) for tile in own)) for own in op.layouts]
         return max(end for *_, end in ends), tuple(tuple(fields) for *fields, _ in ends)
 
-    def _width(self, op: Pipeline, tile: Tile) -> int:
+    def _width(self, op: ops.Pipeline, tile: Tile) -> int:
         if op.block:
             return columns_of_scales(tile, op.block, self.sizes)
         if op.result in self.operands:
             return operand_width(tile, self.sizes)
         return sum_columns(self.kernel, tile, self.sizes)
 
-    def place(self, op: Pipeline) -> tuple[Value, tuple[tuple[int, ...], ...]]:
+    def place(self, op: ops.Pipeline) -> tuple[Value, tuple[tuple[int, ...], ...]]:
         """Its items, and where each field of one begins, by layout."""
         columns, fields = self._slot(op)
         name, kind = op.result.name.replace("_ring", "s"), Columns(columns, op.depth)

@@ -41,16 +41,6 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, results_of, with_fields
-from wsdsl.ir.ops import (
-    Constant,
-    Contract,
-    DimLoop,
-    Full,
-    If,
-    Map,
-    Materialize,
-    Yield,
-)
 from wsdsl.ir.rewriter import Namer, copy_region, definers, uses, walk, with_regions, yielded
 from wsdsl.ir.types import BOOL, Tile
 from wsdsl.lowering.product_operands import of_product
@@ -67,7 +57,7 @@ class Update:
     place: int
     arg: Value
     ops: tuple[Op, ...]
-    product: Contract
+    product: ops.Contract
 
     @property
     def changed(self) -> Value:
@@ -83,23 +73,23 @@ def updates(kernel: Kernel) -> Mapping[Op, Update]:
         return found
     counts, zeros = Counter(uses(kernel.body)), tiles_of_zeros(kernel.body)
     for op in walk(kernel.body):
-        if isinstance(op, DimLoop):
+        if isinstance(op, ops.DimLoop):
             own = [update for n in range(len(op.args)) for update in _updates(op, n, counts)]
             own = [update for update in own if op.init[update.place] in zeros]
             found |= {op: own[0]} if len(own) == 1 else {}
     return found
 
 
-def _updates(loop: DimLoop, n: int, counts: Mapping[Value, int]) -> Iterator[Update]:
+def _updates(loop: ops.DimLoop, n: int, counts: Mapping[Value, int]) -> Iterator[Update]:
     value, members = loop.args[n], list[Op]()
     made = definers(loop.body)
     while counts[value] == 1:
         user = next((op for op in loop.body if value in operands(op)), None)
-        if isinstance(user, Map) and user.result.type == value.type:
+        if isinstance(user, ops.Map) and user.result.type == value.type:
             members.append(user)
             value = user.result
             continue
-        if not isinstance(user, Contract) or user.acc != value or not members:
+        if not isinstance(user, ops.Contract) or user.acc != value or not members:
             return
         last = user.result == yielded(loop.body)[n] and counts[user.result] == 1
         if last and any(of_product(operand, made) for operand in (user.a, user.b)):
@@ -123,16 +113,16 @@ class Updates:
 
     def op(self, op: Op) -> list[Op]:
         op = with_regions(op, self.region)
-        if isinstance(op, DimLoop):
+        if isinstance(op, ops.DimLoop):
             for arg in op.args:
                 if arg in self.by_arg:
                     return self.loop(op, self.by_arg[arg])
         return [op]
 
-    def loop(self, op: DimLoop, update: Update) -> list[Op]:
+    def loop(self, op: ops.DimLoop, update: Update) -> list[Op]:
         flags = [Value(self.namer.new(name), Tile(BOOL)) for name in ("none", "some")]
         none, some = (
-            Constant(result=v, value=held, loc=op.loc) for v, held in zip(flags, (False, True))
+            ops.Constant(result=v, value=held, loc=op.loc) for v, held in zip(flags, (False, True))
         )
         changed, after = (Value(self.namer.new("changed"), Tile(BOOL)) for _ in range(2))
         body, late = list[Op](), list[Op]()
@@ -140,13 +130,13 @@ class Updates:
             if not isinstance(inner, ops.ConsumerRelease):
                 # Handed over behind what goes back: it tells that this has arrived.
                 body, late = [*body, *late], []
-            if isinstance(inner, Contract) and inner.result == update.product.result:
+            if isinstance(inner, ops.Contract) and inner.result == update.product.result:
                 sum = op.result[update.place]
                 there = {v for before in body for v in results_of(before)}
                 handed = [v for v in yielded(op.body) if v in there and v.is_tile]
                 if handed:
                     # What they are made of takes registers.
-                    body.append(Materialize(values=tuple(dict.fromkeys(handed)), loc=op.loc))
+                    body.append(ops.Materialize(values=tuple(dict.fromkeys(handed)), loc=op.loc))
                 multiplied, late = self.multiply(inner, self.slot_of(sum))
                 body += [*self.change(update, changed, self.slot_of(sum)), *multiplied]
             elif inner not in update.ops:
@@ -171,16 +161,16 @@ class Updates:
         zero = Value(self.namer.new("zero"), Tile(kind.dtype))
         before = (ops.SlotSum(result=update.arg, **place),)
         first = (
-            Constant(result=zero, value=0.0 if kind.dtype.is_float else 0, loc=loc),
-            Full(result=update.arg, value=zero, loc=loc),
+            ops.Constant(result=zero, value=0.0 if kind.dtype.is_float else 0, loc=loc),
+            ops.Full(result=update.arg, value=zero, loc=loc),
         )
-        back = (*update.ops, ops.SumToSlot(value=update.changed, **place), Yield(loc=loc))
+        back = (*update.ops, ops.SumToSlot(value=update.changed, **place), ops.Yield(loc=loc))
         then = copy_region((*before, *back), self.namer)
         orelse = copy_region((*first, *back), self.namer)
-        branch = If(cond=cond, then=then, orelse=orelse, loc=loc)
+        branch = ops.If(cond=cond, then=then, orelse=orelse, loc=loc)
         return [wait, branch, ops.ConsumerRelease(slot=wait.result, loc=loc)]
 
-    def multiply(self, op: Contract, where: dict[str, Any]) -> tuple[list[Op], list[Op]]:
+    def multiply(self, op: ops.Contract, where: dict[str, Any]) -> tuple[list[Op], list[Op]]:
         """By who multiplies; and what hands it over."""
         acquire = ops.ProducerAcquire(**where)
         place = dict[str, Any](slot=acquire.result, field=0, loc=op.loc)

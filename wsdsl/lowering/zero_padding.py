@@ -7,19 +7,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Makers, Region, Value, operands
-from wsdsl.ir.ops import (
-    Cast,
-    Constant,
-    Contract,
-    DimLoop,
-    ElementsInShared,
-    ForTiles,
-    Full,
-    Load,
-    Map,
-    Reduce,
-)
 from wsdsl.ir.rewriter import definers, walk, yielded
 from wsdsl.ir.types import Axis, DType
 
@@ -28,8 +17,8 @@ FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
 
 def tiles_of_zeros(region: Region) -> set[Value]:
     """Of zeros alone, anywhere in the region."""
-    full = [op for op in walk(region) if isinstance(op, Full)]
-    constants = [op for op in walk(region) if isinstance(op, Constant)] if full else []
+    full = [op for op in walk(region) if isinstance(op, ops.Full)]
+    constants = [op for op in walk(region) if isinstance(op, ops.Constant)] if full else []
     zeros = {op.result for op in constants if op.value == 0}
     return {op.result for op in full if op.value in zeros}
 
@@ -67,40 +56,40 @@ class _Zeros:
     def outside(self, value: Value) -> bool:
         op = self.made.get(value)
         match op:
-            case Load() | ElementsInShared():
+            case ops.Load() | ops.ElementsInShared():
                 places = zip(op.index, op.tensor.as_tensor.dims, strict=True)
                 return any(
                     isinstance(v.type, Axis) and (v.type.name, v.type.dim) == (self.axis, dim)
                     for v, dim in places
                 )
-            case Cast():
+            case ops.Cast():
                 return self.outside(op.x)
-            case Map() if (scaled := self._scaled(op)) is not None:
+            case ops.Map() if (scaled := self._scaled(op)) is not None:
                 return self.outside(scaled)
-            case Map() if op.fn in FROM_ZEROS_ZERO:
+            case ops.Map() if op.fn in FROM_ZEROS_ZERO:
                 return all(map(self.outside, op.args))
             case _:
                 return False
 
-    def _scaled(self, op: Map) -> Value | None:
+    def _scaled(self, op: ops.Map) -> Value | None:
         """The value that a number multiplies or divides."""
         if op.fn not in ("mul", "div"):
             return None
         for value, by in (op.args, op.args[::-1] if op.fn == "mul" else op.args):
             number = self.made.get(by)
-            while isinstance(number, Cast):
+            while isinstance(number, ops.Cast):
                 number = self.made.get(number.x)
-            if isinstance(number, Constant) and number.value and math.isfinite(number.value):
+            if isinstance(number, ops.Constant) and number.value and math.isfinite(number.value):
                 return value
         return None
 
-    def multiplied(self, op: Contract) -> bool:
+    def multiplied(self, op: ops.Contract) -> bool:
         """Whether both operands are 0 outside of the dimension. One that is computed is made so
         along the axis that is summed over.
         """
         summed = self.axis in op.summed
         return all(
-            self.outside(v) or (summed and not isinstance(self.made.get(v), Load))
+            self.outside(v) or (summed and not isinstance(self.made.get(v), ops.Load))
             for v in (op.a, op.b)
         )
 
@@ -111,19 +100,19 @@ class _Zeros:
         """
         op = self.made.get(value)
         match op:
-            case Contract(acc=None):
+            case ops.Contract(acc=None):
                 return self.multiplied(op)
-            case Reduce(fn="add"):
+            case ops.Reduce(fn="add"):
                 return op.axis == self.axis
-            case Cast():
+            case ops.Cast():
                 return self.nothing(op.x)
-            case Map() if (scaled := self._scaled(op)) is not None:
+            case ops.Map() if (scaled := self._scaled(op)) is not None:
                 return self.nothing(scaled)
-            case Map(fn="mul", args=(a, b)):
+            case ops.Map(fn="mul", args=(a, b)):
                 return self.product(a, b)
-            case Map(fn="fma", args=(a, b, c)):
+            case ops.Map(fn="fma", args=(a, b, c)):
                 return self.product(a, b) and self.nothing(c)
-            case Map() if op.fn in FROM_ZEROS_ZERO:
+            case ops.Map() if op.fn in FROM_ZEROS_ZERO:
                 return all(map(self.nothing, op.args))
             case _:
                 return False
@@ -139,19 +128,19 @@ class _Zeros:
         """
         op = self.made.get(value)
         match op:
-            case Constant():
+            case ops.Constant():
                 return math.isfinite(op.value)
-            case Load():
+            case ops.Load():
                 return True
-            case Cast():
+            case ops.Cast():
                 return self._factor(op.x)
-            case Map(fn="mul"):
+            case ops.Map(fn="mul"):
                 return all(map(self._factor, op.args))
             case _:
                 return False
 
 
-def adds_outside(loop: ForTiles, body: Region) -> list[Value]:
+def adds_outside(loop: ops.ForTiles, body: Region) -> list[Value]:
     """The sums that a loop in `body` carries, and to which a step beyond the end of its dimension
     may add something. Each only ever grows (`split_k_rules.grows`).
     """
@@ -164,13 +153,13 @@ def _adds_nothing(body: Region, arg: Value, last: Value, zeros: _Zeros) -> bool:
     while arg != last:
         user = next(op for op in body if arg in operands(op))
         match user:
-            case Contract(result=following):
+            case ops.Contract(result=following):
                 added = zeros.multiplied(user)
-            case Map(fn="add", args=args, result=following):
+            case ops.Map(fn="add", args=args, result=following):
                 added = all(zeros.nothing(v) for v in args if v != arg)
-            case Map(fn="fma", args=(a, b, _), result=following):
+            case ops.Map(fn="fma", args=(a, b, _), result=following):
                 added = zeros.product(a, b)
-            case DimLoop():
+            case ops.DimLoop():
                 i = user.init.index(arg)
                 inner = user.args[i], yielded(user.body)[i]
                 added = _adds_nothing(user.body, *inner, zeros)

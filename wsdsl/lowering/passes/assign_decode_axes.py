@@ -26,16 +26,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of, with_fields
-from wsdsl.ir.ops import (
-    ConsumerWait,
-    Partition,
-    Pipeline,
-    ProducerAcquire,
-    ReduceBlocks,
-    StoreToSlot,
-    Whole,
-)
 from wsdsl.ir.rewriter import Namer, definitions, retype, rewrite, walk
 from wsdsl.ir.types import Axis, Role, Tile, Type
 from wsdsl.lowering.axes import axes_of
@@ -44,29 +36,29 @@ from wsdsl.lowering.axes import axes_of
 def assign_decode_axes(kernel: Kernel) -> Kernel:
     body = list(kernel.body)
     for place, op in enumerate(kernel.body):
-        if isinstance(op, Partition) and op.role == "decode":
-            rings = {ring.result: ring for ring in body if isinstance(ring, Pipeline)}
+        if isinstance(op, ops.Partition) and op.role == "decode":
+            rings = {ring.result: ring for ring in body if isinstance(ring, ops.Pipeline)}
             others = tuple(other for other in kernel.body if other is not op)
             names = _names(kernel, others, _roles(op, rings))
             change = _change(names)
             own = (*_taken_whole(kernel, op, names), *op.body)
             body[place] = with_fields(op, body=_retyped(own, change, names))
-            read = {inner.ring for inner in walk(op.body) if isinstance(inner, ConsumerWait)}
+            read = {inner.ring for inner in walk(op.body) if isinstance(inner, ops.ConsumerWait)}
             body = [
                 _laid_out(ring, change)
-                if isinstance(ring, Pipeline) and ring.result in read
+                if isinstance(ring, ops.Pipeline) and ring.result in read
                 else ring
                 for ring in body
             ]
     return kernel.with_body(tuple(body))
 
 
-def _roles(partition: Partition, rings: dict[Value, Pipeline]) -> dict[str, Role]:
+def _roles(partition: ops.Partition, rings: dict[Value, ops.Pipeline]) -> dict[str, Role]:
     """Of the axes of what the partition writes, whose lines run along the last one."""
-    slots = {op.result: op for op in walk(partition.body) if isinstance(op, ProducerAcquire)}
+    slots = {op.result: op for op in walk(partition.body) if isinstance(op, ops.ProducerAcquire)}
     found: dict[str, Role] = {}
     for op in walk(partition.body):
-        if isinstance(op, StoreToSlot):
+        if isinstance(op, ops.StoreToSlot):
             slot = slots[op.slot]
             rows, columns = rings[slot.ring].layouts[slot.layout][op.field].axes
             found |= {rows: "rows", columns: "columns"}
@@ -90,11 +82,11 @@ def _defined(region: Region) -> set[str]:
     return {v.type.name for v in values if isinstance(v.type, Axis)}
 
 
-def _taken_whole(kernel: Kernel, partition: Partition, names: Iterable[str]) -> list[Whole]:
+def _taken_whole(kernel: Kernel, partition: ops.Partition, names: Iterable[str]) -> list[ops.Whole]:
     """Axes along which the partition computes tiles, and which only others index tensors by."""
     namer, missing = Namer.of(kernel), {*names} - _defined(partition.body)
     return [
-        Whole(result=Value(namer.new(name), axes_of(kernel)[name]), loc=partition.loc)
+        ops.Whole(result=Value(namer.new(name), axes_of(kernel)[name]), loc=partition.loc)
         for name in sorted(missing)
     ]
 
@@ -113,7 +105,7 @@ def _change(names: dict[str, tuple[str, Role]]) -> Callable[[Type], Type]:
 
 def _over(op: Op, names: dict[str, tuple[str, Role]]) -> Op:
     """What is reduced is named, too."""
-    if not isinstance(op, ReduceBlocks) or op.axis not in names:
+    if not isinstance(op, ops.ReduceBlocks) or op.axis not in names:
         return op
     return with_fields(op, axis=names[op.axis][0])
 
@@ -126,7 +118,7 @@ def _retyped(
     return rewrite(made, lambda op: (_over(op, names),))
 
 
-def _laid_out(op: Pipeline, change: Callable[[Type], Type]) -> Pipeline:
+def _laid_out(op: ops.Pipeline, change: Callable[[Type], Type]) -> ops.Pipeline:
     changed = [[change(tile) for tile in layout] for layout in op.layouts]
     layouts = tuple(tuple(t for t in layout if isinstance(t, Tile)) for layout in changed)
     return with_fields(op, layouts=layouts)

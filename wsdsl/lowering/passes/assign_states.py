@@ -24,16 +24,6 @@ from __future__ import annotations
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
-from wsdsl.ir.ops import (
-    Advance,
-    ForRange,
-    If,
-    InitialState,
-    Partition,
-    Pipeline,
-    Yield,
-    with_partitions,
-)
 from wsdsl.ir.rewriter import Namer, walk
 from wsdsl.ir.types import State
 
@@ -42,8 +32,8 @@ States = dict[Value, Value]
 
 
 def assign_states(kernel: Kernel) -> Kernel:
-    rings = {op.result: op for op in kernel.body if isinstance(op, Pipeline)}
-    return with_partitions(kernel, _Threading(rings, Namer.of(kernel)).partition)
+    rings = {op.result: op for op in kernel.body if isinstance(op, ops.Pipeline)}
+    return ops.with_partitions(kernel, _Threading(rings, Namer.of(kernel)).partition)
 
 
 def _rings_in(region: Region) -> list[Value]:
@@ -53,20 +43,20 @@ def _rings_in(region: Region) -> list[Value]:
 
 
 class _Threading:
-    def __init__(self, rings: dict[Value, Pipeline], namer: Namer) -> None:
+    def __init__(self, rings: dict[Value, ops.Pipeline], namer: Namer) -> None:
         self.rings, self.namer = rings, namer
 
     def state(self) -> Value:
         return Value(self.namer.new("s"), State())
 
-    def partition(self, op: Partition) -> Partition:
+    def partition(self, op: ops.Partition) -> ops.Partition:
         states: States = {}
         first: list[Op] = []
         filled = {inner.ring for inner in walk(op.body) if isinstance(inner, ops.ProducerAcquire)}
         for ring in _rings_in(op.body):
             states[ring] = self.state()
             parity = 1 if ring in filled else 0
-            first.append(InitialState(result=states[ring], parity=parity, loc=op.loc))
+            first.append(ops.InitialState(result=states[ring], parity=parity, loc=op.loc))
         return with_fields(op, body=(*first, *self.region(op.body, states)))
 
     def region(self, region: Region, states: States) -> Region:
@@ -84,19 +74,19 @@ class _Threading:
                     for _ in ring.parts or (0,):
                         before, states[op.ring] = states[op.ring], self.state()
                         ends = dict(result=states[op.ring], state=before)
-                        made.append(Advance(**ends, num=ring.depth, loc=op.loc))
+                        made.append(ops.Advance(**ends, num=ring.depth, loc=op.loc))
                 case ops.ProducerTail() | ops.NoSlot():
                     made.append(with_fields(op, state=states[op.ring]))
-                case ForRange():
+                case ops.ForRange():
                     made.append(self.loop(op, states))
-                case If():
+                case ops.If():
                     made.append(self.branch(op, states))
                 case _:
                     assert not any(_rings_in(inner) for inner in regions(op))
                     made.append(op)
         return tuple(made)
 
-    def loop(self, op: ForRange, states: States) -> ForRange:
+    def loop(self, op: ops.ForRange, states: States) -> ops.ForRange:
         rings = _rings_in(op.body)
         if not rings:
             return op
@@ -113,7 +103,7 @@ class _Threading:
             body=_yield_more(body, tuple(inside[ring] for ring in rings)),
         )
 
-    def branch(self, op: If, states: States) -> If:
+    def branch(self, op: ops.If, states: States) -> ops.If:
         rings = list(dict.fromkeys((*_rings_in(op.then), *_rings_in(op.orelse))))
         if not rings:
             return op
@@ -131,6 +121,6 @@ class _Threading:
 
 def _yield_more(region: Region, more: tuple[Value, ...]) -> Region:
     last = region[-1] if region else None
-    if not isinstance(last, Yield):
-        return (*region, Yield(values=more))
+    if not isinstance(last, ops.Yield):
+        return (*region, ops.Yield(values=more))
     return (*region[:-1], with_fields(last, values=(*last.values, *more)))

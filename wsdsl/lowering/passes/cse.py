@@ -24,7 +24,6 @@ from functools import partial
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, regions, results_of
-from wsdsl.ir.ops import COMPARISONS, Constant, DimSize, LoadGlobal, Map
 from wsdsl.ir.rewriter import replace_operands, rewrite, with_regions, yielded
 from wsdsl.ir.types import Tile
 
@@ -34,7 +33,7 @@ Bounds = frozenset[tuple[Value, ...]]
 
 def cse(kernel: Kernel) -> Kernel:
     body = _hoist_constants(kernel)
-    numbers: Numbers = {op.result: op.value for op in body if isinstance(op, Constant)}
+    numbers: Numbers = {op.result: op.value for op in body if isinstance(op, ops.Constant)}
     written = written_tensors(kernel)
     body = _share(_fold(body, numbers, {}), {}, {}, written)
     body = _drop_unused(_fold(body, numbers, {}), set())
@@ -43,7 +42,7 @@ def cse(kernel: Kernel) -> Kernel:
 
 def _hoist_constants(kernel: Kernel) -> Region:
     """Scalar constants and sizes move in front of the partitions; they cost no register."""
-    known = (Constant, DimSize, ops.LaunchNarrowing)
+    known = (ops.Constant, ops.DimSize, ops.LaunchNarrowing)
     rest = rewrite(kernel.body, lambda op: () if type(op) in known else (op,))
     return (*kernel.of(*known), *rest)
 
@@ -55,9 +54,9 @@ def _fold(
     kept: list[Op] = []
     for op in region:
         op = replace_operands(op, swap, inside=False)
-        if isinstance(op, Map) and (known := _compared(op, numbers, run)) is not None:
+        if isinstance(op, ops.Map) and (known := _compared(op, numbers, run)) is not None:
             numbers[op.result] = known
-            op = Constant(result=op.result, value=known, loc=op.loc)
+            op = ops.Constant(result=op.result, value=known, loc=op.loc)
         elif isinstance(op, ops.ForRange) and _turns_once(op, numbers):
             swap.update({op.index: op.start, **dict(zip(op.args, op.init, strict=True))})
             kept += _fold(op.body[:-1], numbers, swap, run)
@@ -71,9 +70,9 @@ def _fold(
     return tuple(kept)
 
 
-def _compared(op: Map, numbers: Numbers, run: Bounds) -> bool | None:
+def _compared(op: ops.Map, numbers: Numbers, run: Bounds) -> bool | None:
     """What a comparison of numbers says, or one of the bounds of a loop that runs."""
-    if op.fn not in COMPARISONS:
+    if op.fn not in ops.COMPARISONS:
         return None
     if all(v in numbers for v in op.args):
         return getattr(operator, op.fn)(*(numbers[v] for v in op.args))
@@ -97,7 +96,7 @@ def _key(op: Op) -> tuple[object, ...]:
 def _is_shared(op: Op, written: frozenset[str]) -> bool:
     if not op.repeatable:
         return False
-    if isinstance(op, LoadGlobal) and (op.in_order or op.tensor.name in written):
+    if isinstance(op, ops.LoadGlobal) and (op.in_order or op.tensor.name in written):
         return False
     kind = results_of(op)[0].type
     return isinstance(kind, Tile) and not kind.axes

@@ -76,15 +76,6 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.early_start import constant_tensors, only_reads
 from wsdsl.ir.analysis.tensor_accesses import mapped_tensors
 from wsdsl.ir.op import Kernel, Op, Region, with_fields
-from wsdsl.ir.ops import (
-    If,
-    LoadGlobal,
-    MakeTensorMap,
-    Partition,
-    PrefetchTensorMap,
-    StorePartials,
-    Yield,
-)
 from wsdsl.ir.rewriter import Namer, walk
 from wsdsl.ir.verify.synchronization import reaches_others, reaching
 from wsdsl.lowering.builder import FLAG, INT, Builder
@@ -95,24 +86,26 @@ from wsdsl.lowering.early_loads import first_boxes
 
 def insert_prologue(kernel: Kernel) -> Kernel:
     barriers = [op.result for op in kernel.body if isinstance(op, ops.AllocateMbarriers)]
-    maps = [op.result for op in kernel.body if isinstance(op, MakeTensorMap)]
+    maps = [op.result for op in kernel.body if isinstance(op, ops.MakeTensorMap)]
     first: list[Op] = [ops.MbarrierInit(barriers=b) for b in barriers]
     if barriers:
         first.append(ops.FenceMbarrierInit())
-    first += [PrefetchTensorMap(map=m) for m in maps]
+    first += [ops.PrefetchTensorMap(map=m) for m in maps]
     prologue: list[Op] = [ops.Elect(body=tuple(first))] if first else []
     maps_of, constant = mapped_tensors(kernel), constant_tensors(kernel)
-    loading = (op for op in kernel.of(Partition) if op.role == "load" and op.num_warpgroups)
+    loading = (op for op in kernel.of(ops.Partition) if op.role == "load" and op.num_warpgroups)
     early = [op for op in loading if only_reads(op.body, kernel.definers, constant)]
     overlap = kernel.schedule is None or kernel.schedule.launch_pdl is not False
     after: list[Op] = [ops.GriddepLaunchDependents()] if overlap else []
     together = bool(reaching(kernel))
-    alone = sum(isinstance(op, Partition) for op in kernel.body) == 1
-    late = together and alone and bool(kernel.of(StorePartials))
+    alone = sum(isinstance(op, ops.Partition) for op in kernel.body) == 1
+    late = together and alone and bool(kernel.of(ops.StorePartials))
     if together and not late:
         prologue.append(ops.SyncCluster(relaxed=True))
     namer = Namer.of(kernel)
-    ahead = {op: first_boxes(op, maps_of, namer) for op in kernel.of(Partition) if op.asks_early}
+    ahead = {
+        op: first_boxes(op, maps_of, namer) for op in kernel.of(ops.Partition) if op.asks_early
+    }
     apart = bool(early) or any(ahead.values())
     if not apart:
         prologue += [ops.GriddepWait(), *after]
@@ -128,12 +121,12 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         freed = [*fenced, *(ops.Tcgen05Dealloc(memory=o.result, cta_group=group) for o in taken)]
     elif barriers and not together:
         prologue.append(ops.SyncCta())
-    groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition))
-    inside = (Partition, ops.Tcgen05Alloc, ops.TmemColumns)
+    groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, ops.Partition))
+    inside = (ops.Partition, ops.Tcgen05Alloc, ops.TmemColumns)
     declared = [op for op in kernel.body if not isinstance(op, inside)]
-    partitions: list[Partition] = []
+    partitions: list[ops.Partition] = []
     for op in kernel.body:
-        if isinstance(op, Partition):
+        if isinstance(op, ops.Partition):
             op = with_fields(op, body=_meeting(op.body)) if late else op
             boxes = ahead.get(op, ())
             own: list[Op] = [ops.Elect(body=boxes)] if boxes else []
@@ -152,25 +145,25 @@ def _meeting(body: Region) -> Region:
     asked for in order: what nobody writes ptxas would load behind the barrier.
     """
     first = next(i for i, op in enumerate(body) if any(map(reaches_others, walk((op,)))))
-    loads = (i for i, op in enumerate(body[:first]) if isinstance(op, LoadGlobal))
+    loads = (i for i, op in enumerate(body[:first]) if isinstance(op, ops.LoadGlobal))
     at = max(loads, default=-1) + 1
     asked = (
-        with_fields(op, in_order=True) if isinstance(op, LoadGlobal) else op for op in body[:at]
+        with_fields(op, in_order=True) if isinstance(op, ops.LoadGlobal) else op for op in body[:at]
     )
     return (*asked, ops.SyncCluster(relaxed=True, loc=body[first].loc), *body[at:])
 
 
-def _by_leader(kernel: Kernel, op: Partition) -> Region:
+def _by_leader(kernel: Kernel, op: ops.Partition) -> Region:
     """What a thread of the first CTA of a pair does for both."""
     b = Builder(Namer.of(kernel))
     with b.region() as first:
         rank = b.add(ops.CtaRank(result=b.value("rank", INT))).result
         leads = b.map("eq", rank, b.integer(LEADER), type=FLAG, wish="leads")
-    then = (*op.body, Yield())
-    return (*first, If(cond=leads, then=then, orelse=(Yield(),), loc=op.loc))
+    then = (*op.body, ops.Yield())
+    return (*first, ops.If(cond=leads, then=then, orelse=(ops.Yield(),), loc=op.loc))
 
 
-def _begin(op: Partition, first: list[Op], entry: int) -> Partition:
+def _begin(op: ops.Partition, first: list[Op], entry: int) -> ops.Partition:
     body = op.body
     if by_one_thread(op):
         body = (ops.Elect(body=body, loc=op.loc),)

@@ -26,7 +26,6 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
-from wsdsl.ir.ops import AxisAt, ForWork, Pipeline
 from wsdsl.ir.rewriter import Namer, copy_region, makers, walk, with_regions
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
@@ -38,12 +37,12 @@ from wsdsl.lowering.register_layout import holds_vectors
 
 
 def lower_loops(kernel: Kernel) -> Kernel:
-    work = kernel.of(ForWork)[0]
+    work = kernel.of(ops.ForWork)[0]
     inner = any(isinstance(op, ops.ForTiles) and op.within for op in kernel.ops)
     grid = _grid(work, inner or any(work.within))
     if kernel.schedule and kernel.schedule.ctas_per_sm:
         grid = with_fields(grid, ctas_per_sm=kernel.schedule.ctas_per_sm)
-    once = holds_vectors(kernel) and not kernel.of(Pipeline)
+    once = holds_vectors(kernel) and not kernel.of(ops.Pipeline)
     builder = Builder(Namer.of(kernel))
     told, narrower, narrowed = launch_narrowing(work, builder)
     grid = with_fields(grid, narrower=narrower, narrowed=narrowed)
@@ -51,7 +50,7 @@ def lower_loops(kernel: Kernel) -> Kernel:
     return kernel.with_body((*told, grid, *lowering.region(kernel.body)))
 
 
-def _grid(op: ForWork, overlapping: bool) -> ops.LaunchGrid:
+def _grid(op: ops.ForWork, overlapping: bool) -> ops.LaunchGrid:
     cluster = op.cluster or (1,) * len(op.index)
     tiles = tuple(
         (dim, num * op.step(v)) for dim, v, num in zip(op.dims, op.index, cluster, strict=True)
@@ -108,7 +107,7 @@ class _Loops:
 
     def convert(self, op: Op) -> None:
         match op:
-            case ForWork():
+            case ops.ForWork():
                 self.work(op)
             case ops.ForTiles():
                 self.tiles(op)
@@ -127,7 +126,7 @@ class _Loops:
             start = index if op.offset is None else b.plus(op.offset, index, name)
             start = start if last is None else b.map("min", start, last, wish=name)
             ends = dict[str, Any](first=op.first, stop=stop if op.clipped else None)
-            b.add(AxisAt(result=op.index, start=start, **ends, shifted=op.shifted, loc=op.loc))
+            b.add(ops.AxisAt(result=op.index, start=start, **ends, shifted=op.shifted, loc=op.loc))
         step = op.every and b.times(op.every, axis.size, "step")
         if self.once and _has_rest(op, self.static.get(axis.dim)):
             op = self.with_whole_tiles(op, index, stop)
@@ -140,7 +139,7 @@ class _Loops:
         b = self.builder
         loads = _loads_of(op.body)
         rest = tuple(o for o in op.body if o not in loads)
-        whole = AxisAt(result=op.index, start=start, inside=True, loc=op.loc)
+        whole = ops.AxisAt(result=op.index, start=start, inside=True, loc=op.loc)
         with b.region() as tests:
             end = b.plus(start, op.index.as_axis.size, "end")
             cond = b.map("le", end, stop, wish="whole")
@@ -178,7 +177,7 @@ class _Loops:
         body = (*first, *self.region(op.body))
         b.add(ops.ForRange(**carried, **run, body=body, loc=op.loc))
 
-    def work(self, op: ForWork) -> None:
+    def work(self, op: ops.ForWork) -> None:
         b = self.builder
         cluster = op.cluster or (1,) * len(op.index)
         in_cluster = math.prod(cluster) * op.sharing > 1
@@ -233,7 +232,7 @@ class _Loops:
         if pingpong:
             pingpong.finish()
 
-    def body(self, op: ForWork) -> Region:
+    def body(self, op: ops.ForWork) -> Region:
         """What is done of a work item."""
         if self.first is None:
             return op.body
@@ -241,7 +240,7 @@ class _Loops:
         return one_by_one(self.builder, op, index, self.first, self.size(dim))
 
     def bind_piece(
-        self, op: ForWork, piece: Piece[Value], splits: Value | None, rank: Value | None
+        self, op: ops.ForWork, piece: Piece[Value], splits: Value | None, rank: Value | None
     ) -> None:
         """The slot of this CTA's tile, and the elements of the contraction."""
         b, ((dim, extent),) = self.builder, op.contraction
@@ -261,7 +260,7 @@ class _Loops:
         last = b.times(piece.end, extent, "end")
         b.add(ops.Map(result=end, fn="min", args=(last, self.size(dim))))
 
-    def ranks(self, op: ForWork, cluster: tuple[int, ...], rest: Value) -> dict[Value, Value]:
+    def ranks(self, op: ops.ForWork, cluster: tuple[int, ...], rest: Value) -> dict[Value, Value]:
         """How many tiles this CTA is from the cluster's first, along each index that varies."""
         b = self.builder
         found: dict[Value, Value] = {}
@@ -277,7 +276,7 @@ class _Loops:
 
     def decode(
         self,
-        op: ForWork,
+        op: ops.ForWork,
         work: Value,
         counts: list[Value],
         ranks: dict[Value, Value],
@@ -310,7 +309,7 @@ class _Loops:
                 start = self.widths.begin(index, place)
                 if index in lasts:
                     start = b.map("min", start, lasts[index], wish=f"{index.name}_start")
-                b.add(AxisAt(result=index, start=start, loc=op.loc))
+                b.add(ops.AxisAt(result=index, start=start, loc=op.loc))
             elif index.name == op.turn:
                 self.first = b.times(place, op.step(index), "first")
             else:

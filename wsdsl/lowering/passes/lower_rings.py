@@ -29,7 +29,6 @@ from typing import Any
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
-from wsdsl.ir.ops import AllocateShared, ClusterReduce, Partition, Pipeline, Yield
 from wsdsl.ir.rewriter import Namer, walk, with_regions
 from wsdsl.ir.types import Barriers, Columns, Shared, Tile
 from wsdsl.lowering import placed_ring
@@ -79,23 +78,23 @@ class _Rings(RingUses):
 
     def kernel_without_rings(self) -> Kernel:
         for op in self.kernel.body:
-            if isinstance(op, Pipeline) and in_tensor_memory(op):
+            if isinstance(op, ops.Pipeline) and in_tensor_memory(op):
                 self.place_in_tensor_memory(op)
-            elif isinstance(op, Pipeline) and op.parts:
+            elif isinstance(op, ops.Pipeline) and op.parts:
                 self.place_parts(op)
-            elif isinstance(op, Pipeline) and op.senders:
+            elif isinstance(op, ops.Pipeline) and op.senders:
                 self.place_sums(op)
-            elif isinstance(op, Pipeline):
+            elif isinstance(op, ops.Pipeline):
                 self.place(op)
         body: list[Op] = []
         for place, op in enumerate(self.kernel.body):
             self.now = place
-            if not isinstance(op, Pipeline):
-                body.append(self.partition(op) if isinstance(op, Partition) else op)
+            if not isinstance(op, ops.Pipeline):
+                body.append(self.partition(op) if isinstance(op, ops.Partition) else op)
         declared = (*self.declarations, *self.in_tensors.declarations)
         return self.kernel.with_body(declared_in(body, declared))
 
-    def partition(self, op: Partition) -> Partition:
+    def partition(self, op: ops.Partition) -> ops.Partition:
         """Its body, behind what is known from its rank in the cluster."""
         self.multiplies, self.stores_scales = op.role == "mma", op.role == "scale"
         self.of_all = self.multiplies and bool(clears(op))
@@ -113,26 +112,26 @@ class _Rings(RingUses):
                     self.peers[ring] = (self.both if self.multiplies else self.leader,)
         return with_fields(op, body=(*first, *self.region(op.body)))
 
-    def place(self, op: Pipeline) -> None:
+    def place(self, op: ops.Pipeline) -> None:
         boxes = {(n, i): box for (ring, n, i), box in self.boxes.items() if ring == op.result}
         total, offsets = slot_offsets(op.layouts, boxes, self.held_axes, self.divided)
         released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
         filled = self.producers.arrivals(op.result) * self.sides(op)
         self.declare(op, total, offsets, (filled, released))
 
-    def place_parts(self, op: Pipeline) -> None:
+    def place_parts(self, op: ops.Pipeline) -> None:
         """Each thread gives a slot back: nothing else says that all have read."""
         offsets, (total, lines) = subtile_offsets(op.layouts[0], op.parts, self.sizes)
         slot, beside = (total, lines) if total else (lines, 0)
         self.declare(op, slot, (offsets,), (1, op.consumers * placed_ring.THREADS), beside)
         self.parts[op.result] = op.parts
 
-    def place_sums(self, op: Pipeline) -> None:
+    def place_sums(self, op: ops.Pipeline) -> None:
         """All that is sent is expected at once; each warpgroup gives it back to each sender."""
         bytes = sum(tile_bytes(tile, self.sizes) for tile in op.layouts[0])
         self.declare(op, op.senders * bytes, ((),), (1, op.senders * op.consumers))
 
-    def place_in_tensor_memory(self, op: Pipeline) -> None:
+    def place_in_tensor_memory(self, op: ops.Pipeline) -> None:
         """Sums are there when the products are complete, and given back by each warp. Scales and
         operands each warp has written, and the products that take them give them back.
         """
@@ -142,7 +141,7 @@ class _Rings(RingUses):
         arrivals = written if op.block or stores else (1, warps * op.consumers)
         self.barriers(op, columns, None, offsets, arrivals)
 
-    def sides(self, op: Pipeline) -> int:
+    def sides(self, op: ops.Pipeline) -> int:
         """CTAs whose threads arrive for a slot."""
         return PAIR if op.result in self.joint else 1
 
@@ -157,7 +156,7 @@ class _Rings(RingUses):
 
     def declare(
         self,
-        op: Pipeline,
+        op: ops.Pipeline,
         bytes: int,
         offsets: tuple[tuple[int, ...], ...],
         arrivals: tuple[int, int],
@@ -169,7 +168,7 @@ class _Rings(RingUses):
 
     def barriers(
         self,
-        op: Pipeline,
+        op: ops.Pipeline,
         shared: Value,
         lines: Value | None,
         offsets: tuple[tuple[int, ...], ...],
@@ -185,9 +184,9 @@ class _Rings(RingUses):
             shared, lines, full, empty, offsets, op.multicast
         )
 
-    def shared(self, op: Pipeline, what: str, bytes: int) -> Value:
+    def shared(self, op: ops.Pipeline, what: str, bytes: int) -> Value:
         made = self.builder.value(op.result.name.replace("ring", what), Shared(bytes, op.depth))
-        self.declarations.append(AllocateShared(result=made, label=made.name, loc=op.loc))
+        self.declarations.append(ops.AllocateShared(result=made, label=made.name, loc=op.loc))
         return made
 
     def releases(self, ring: Value) -> int:
@@ -218,7 +217,7 @@ class _Rings(RingUses):
     def convert(self, op: Op) -> None:
         b = self.builder
         match op:
-            case ops.ForRange() | Yield():
+            case ops.ForRange() | ops.Yield():
                 b.add(self.carried(op))
             case _ if "scheduled" in op.levels:
                 b.add(with_regions(op, self.region) if regions(op) else op)
@@ -231,7 +230,7 @@ class _Rings(RingUses):
                     placed_ring.drain(b, self.rings[op.ring].empty, op.state)
                 alone = not self.in_tensor_memory(op.ring)
                 b.ops += self.by_who_fills(op.ring, waits) if alone else waits
-            case ClusterReduce():
+            case ops.ClusterReduce():
                 assert op.ring is not None
                 b.add(self.rings[op.ring].of_sums(op))
             case ops.TakeSubtiles():
@@ -272,14 +271,14 @@ class _Rings(RingUses):
             case _:
                 b.add(with_regions(op, self.region))
 
-    def carried(self, op: ops.ForRange | Yield) -> Op:
+    def carried(self, op: ops.ForRange | ops.Yield) -> Op:
         """Slots that are carried are so by their states, behind all else."""
 
         def states(values: tuple[Value, ...]) -> tuple[Value, ...]:
             slots = (self.placed[v][1] for v in values if v in self.placed)
             return (*(v for v in values if v not in self.placed), *slots)
 
-        if isinstance(op, Yield):
+        if isinstance(op, ops.Yield):
             return with_fields(op, values=states(op.values))
         held = {name: states(getattr(op, name)) for name in ("result", "init", "args")}
         return with_fields(op, **held, body=self.region(op.body))

@@ -36,18 +36,8 @@ Why here: pieces are numbers; states and tiles are lowered next, for whatever is
 
 from __future__ import annotations
 
+from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.ops import (
-    AxisAt,
-    If,
-    LaunchGrid,
-    Map,
-    Partition,
-    Pipeline,
-    SemaphoreWait,
-    SplitkFixup,
-    Yield,
-)
 from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.lowering.order_barriers import consumer_barrier
 from wsdsl.lowering.parallel_reduction import ParallelReduction, finish_in_cluster
@@ -56,15 +46,15 @@ from wsdsl.lowering.split_k_workspace import Partials, Place
 
 
 def lower_split_k(kernel: Kernel) -> Kernel:
-    if not any(isinstance(op, SplitkFixup) for op in walk(kernel.body)):
+    if not any(isinstance(op, ops.SplitkFixup) for op in walk(kernel.body)):
         return kernel
-    grid = next(op for op in kernel.body if isinstance(op, LaunchGrid))
+    grid = next(op for op in kernel.body if isinstance(op, ops.LaunchGrid))
     partials = Partials(kernel, grid.cluster)
     height = height_of(kernel) if reduces_rows(kernel) else 0
     body: list[Op] = []
     rings: list[Op] = []
     for op in kernel.body:
-        if isinstance(op, Partition) and op.role == "compute":
+        if isinstance(op, ops.Partition) and op.role == "compute":
             partials.barrier = consumer_barrier(kernel, op)
             partials.consumers = op.num_warpgroups
             pieces = _Pieces(partials, grid.splits, height)
@@ -83,15 +73,15 @@ class _Pieces:
         self.height = height
         self.partials, self.splits, self.builder = partials, splits, partials.builder
         self.starts: dict[str, Value] = {}
-        self.rings: list[Pipeline] = []
+        self.rings: list[ops.Pipeline] = []
 
     def region(self, region: Region) -> Region:
         return self.builder.each(region, self.convert)
 
     def convert(self, op: Op) -> None:
-        if isinstance(op, AxisAt):
+        if isinstance(op, ops.AxisAt):
             self.starts[op.result.as_axis.name] = op.start
-        if not isinstance(op, SplitkFixup):
+        if not isinstance(op, ops.SplitkFixup):
             self.builder.add(with_regions(op, self.region))
         elif op.reduction == "cluster":
             self.rings.append(finish_in_cluster(self.partials, op, self.starts))
@@ -100,7 +90,7 @@ class _Pieces:
         else:
             self.in_turns(op)
 
-    def in_turns(self, op: SplitkFixup) -> None:
+    def in_turns(self, op: ops.SplitkFixup) -> None:
         b, partials = self.builder, self.partials
         continued = b.map("gt", op.begin, b.integer(0), wish="continued")
         size = b.size(op.contraction, partials.static.get(op.contraction))
@@ -109,10 +99,17 @@ class _Pieces:
         lines = [partials.line(v, op.slot) for v in op.sums]
         places = [partials.place(v, i, lines[i]) for i, v in enumerate(op.sums)]
         with b.region() as then:
-            b.add(SemaphoreWait(tensor=flags, index=(flag,), count=op.begin))
+            b.add(ops.SemaphoreWait(tensor=flags, index=(flag,), count=op.begin))
             whole = [self.added(v, p) for v, p in zip(op.sums, places, strict=True)]
-            b.add(Yield(values=tuple(whole)))
-        b.add(If(result=op.args, cond=continued, then=tuple(then), orelse=(Yield(values=op.sums),)))
+            b.add(ops.Yield(values=tuple(whole)))
+        b.add(
+            ops.If(
+                result=op.args,
+                cond=continued,
+                then=tuple(then),
+                orelse=(ops.Yield(values=op.sums),),
+            )
+        )
         with b.region() as handed:
             partials.wait_for_readers(op.args)
             for sum, place in zip(op.args, places, strict=True):
@@ -128,4 +125,4 @@ class _Pieces:
         """With what is in the slot."""
         b = self.builder
         args = (sum, self.partials.load(sum.as_tile, place))
-        return b.add(Map(result=b.value(sum.name, sum.as_tile), fn="add", args=args)).result
+        return b.add(ops.Map(result=b.value(sum.name, sum.as_tile), fn="add", args=args)).result

@@ -33,7 +33,6 @@ from contextlib import contextmanager
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.ops import Elect, ForRange, MbarrierArrive
 from wsdsl.ir.rewriter import Namer, free_values, replace_operands, uses, walk, yielded
 from wsdsl.ir.types import State, Tile, Type
 from wsdsl.lowering import elementwise
@@ -174,14 +173,14 @@ class _Lowering:
             case ops.ValuesInShared():
                 self.env[op.result] = read_values(op, self.context)
                 self.in_place.append(self.env[op.result].least)
-            case Elect():
+            case ops.Elect():
                 with self.builder.region() as inner:
                     self.region(op.body)
                 self.builder.add(with_fields(op, body=tuple(inner)))
             case ops.SumInTensor():
                 reads = self.sums_read[op.state] = self.in_tensor_memory[op.result]
                 self.env[op.result] = reads.begin(op, self.scalar)
-            case MbarrierArrive() if self.is_read(op.state):
+            case ops.MbarrierArrive() if self.is_read(op.state):
                 self.sums_read[op.state].finish()
             case ops.StoreInShared() | ops.StoreInTensor():
                 write_to_slot(op, self.pieces(op.value), self.context)
@@ -199,7 +198,7 @@ class _Lowering:
                 acc, context = self.addend(op.acc, op.result.type), self.context
                 computed = elementwise.computed_operand(op, self.tiles, self.pieces, context)
                 self.sums[op.result] = self.products.multiply(op, self.tiles, computed, acc)
-            case ForRange():
+            case ops.ForRange():
                 self.products.settle(op.loc)
                 self.loop(op)
             case ops.If():
@@ -234,7 +233,7 @@ class _Lowering:
             self.env[made[0]] = elementwise.compute(op, self.context, self.pieces)
             self.remember(op)
             return
-        if isinstance(op, MbarrierArrive):
+        if isinstance(op, ops.MbarrierArrive):
             self.finish_reading()
             self.products.give_back(op.state, op.loc)
         self.builder.add(replace_operands(op, {v: self.scalar(v) for v in swap}))
@@ -285,7 +284,7 @@ class _Lowering:
             yield members
         self.context.tiles = tiles
 
-    def loop(self, op: ForRange) -> None:
+    def loop(self, op: ops.ForRange) -> None:
         b, lasts, of = self.builder, yielded(op.body), self.scalar
         op = with_fields(op, start=of(op.start), stop=of(op.stop), step=of(op.step))
         carries = zip(op.args, lasts, strict=True)
@@ -323,7 +322,7 @@ class _Lowering:
     def branch(self, op: ops.If) -> None:
         b = self.builder
         # Products in flight outlast a branch that has none of its own.
-        multiplies = any(isinstance(inner, (ops.Contract, ForRange)) for inner in walk((op,)))
+        multiplies = any(isinstance(inner, (ops.Contract, ops.ForRange)) for inner in walk((op,)))
         if multiplies or not self.products.in_flight:
             self.products.settle(op.loc)
         self.make((*free_values(op.then), *free_values(op.orelse)))

@@ -173,18 +173,9 @@ Why here: on tiles, before stages and parities of slots are threaded through the
 from __future__ import annotations
 
 from wsdsl.diagnostics import ScheduleError
+from wsdsl.ir import ops
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8
 from wsdsl.ir.op import Kernel, Op, Region, regions, with_fields
-from wsdsl.ir.ops import (
-    Contract,
-    ForRange,
-    NamedBarrierArrive,
-    Partition,
-    Pipeline,
-    SlotSum,
-    Store,
-    with_partitions,
-)
 from wsdsl.ir.rewriter import Namer, rewrite, walk, with_regions
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import LoadsAhead
@@ -200,15 +191,15 @@ from wsdsl.lowering.tmem_loop import made_rings, turned_products
 
 def schedule_products(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
-    stored = {op.tensor for op in kernel.of(Store)}
-    rings = {op.result: op for op in kernel.body if isinstance(op, Pipeline)}
+    stored = {op.tensor for op in kernel.of(ops.Store)}
+    rings = {op.result: op for op in kernel.body if isinstance(op, ops.Pipeline)}
     made = made_rings(kernel)
     every = (kernel.schedule and kernel.schedule.mma_promotion_interval) or 0
 
-    def partition(own: Partition) -> Partition:
+    def partition(own: ops.Partition) -> ops.Partition:
         context = PartitionContext(kernel, own, builder, [])
         known = context.made
-        products = [op for op in walk(own.body) if isinstance(op, Contract)]
+        products = [op for op in walk(own.body) if isinstance(op, ops.Contract)]
         blocks = {op: context.shapes.of(op.result.axes).blocks for op in products}
         depths = {op: max(context.axes[x].size for x in op.summed) for op in products}
         promoted = {op: n for op, n in depths.items() if every and is_fp8(op.dtype)}
@@ -225,19 +216,19 @@ def schedule_products(kernel: Kernel) -> Kernel:
                         builder.add(op)
                         continue
                     op = with_regions(op, region)
-                    if isinstance(op, ForRange) and _takes_products(op):
+                    if isinstance(op, ops.ForRange) and _takes_products(op):
                         op = ahead_of.emit(op)
-                    stages = LoopStages.of(op, stored) if isinstance(op, ForRange) else None
-                    kept = InFlight.of(op, rings, depths) if isinstance(op, ForRange) else None
+                    stages = LoopStages.of(op, stored) if isinstance(op, ops.ForRange) else None
+                    kept = InFlight.of(op, rings, depths) if isinstance(op, ops.ForRange) else None
                     if stages is not None:
                         builder.loc = op.loc
                         PipelinedLoop(stages, builder, dict(kernel.sizes), in_turn, known).emit()
-                    elif isinstance(op, ForRange) and _takes_sums(op):
+                    elif isinstance(op, ops.ForRange) and _takes_sums(op):
                         builder.loc, stage = op.loc, LoopStages(op, op.body[:-1], (), (), (), {})
                         MaskedLoop(stage, builder, dict(kernel.sizes), None, known).emit()
                     elif kept is not None:
                         # The next partition may start when the last products have been started.
-                        order = [x for x in ahead[:1] if isinstance(x, NamedBarrierArrive)]
+                        order = [x for x in ahead[:1] if isinstance(x, ops.NamedBarrierArrive)]
                         kept.emit(builder, blocks, depths, order)
                         del ahead[: len(order)]
                     else:
@@ -252,13 +243,13 @@ def schedule_products(kernel: Kernel) -> Kernel:
             return with_fields(own, body=body)
         return with_fields(own, body=in_turn.around(body))
 
-    def decoding(own: Partition) -> Partition:
+    def decoding(own: ops.Partition) -> ops.Partition:
         context = PartitionContext(kernel, own, builder, [])
         ahead_of = LoadsAhead(context, stored)
 
         def change(op: Op) -> Region:
-            if not isinstance(op, ForRange) or any(
-                isinstance(inner, ForRange) for inner in op.body
+            if not isinstance(op, ops.ForRange) or any(
+                isinstance(inner, ops.ForRange) for inner in op.body
             ):
                 return (op,)
             with builder.region() as made:
@@ -267,25 +258,25 @@ def schedule_products(kernel: Kernel) -> Kernel:
 
         return with_fields(own, body=rewrite(own.body, change))
 
-    def multiplying(own: Partition) -> Partition:
+    def multiplying(own: ops.Partition) -> ops.Partition:
         def change(op: Op) -> Region:
-            return (isinstance(op, ForRange) and turned_products(op, made, builder)) or (op,)
+            return (isinstance(op, ops.ForRange) and turned_products(op, made, builder)) or (op,)
 
         return with_fields(own, body=rewrite(own.body, change))
 
-    kernel = with_partitions(kernel, partition, "compute")
-    return with_partitions(with_partitions(kernel, multiplying, "mma"), decoding, "decode")
+    kernel = ops.with_partitions(kernel, partition, "compute")
+    return ops.with_partitions(ops.with_partitions(kernel, multiplying, "mma"), decoding, "decode")
 
 
-def _takes_products(loop: ForRange) -> bool:
+def _takes_products(loop: ops.ForRange) -> bool:
     """Whether a loop has products; or adds to what it carries what others multiply in tensor memory
     for it (the loop over output tiles carries nothing).
     """
-    taken = (Contract, SlotSum) if loop.args else (Contract,)
+    taken = (ops.Contract, ops.SlotSum) if loop.args else (ops.Contract,)
     return any(isinstance(op, taken) for op in loop.body)
 
 
-def _takes_sums(loop: ForRange) -> bool:
+def _takes_sums(loop: ops.ForRange) -> bool:
     """In each iteration, with nothing but this loop around it."""
-    inner = any(isinstance(op, ForRange) for op in loop.body)
-    return not inner and any(isinstance(op, SlotSum) for op in loop.body)
+    inner = any(isinstance(op, ops.ForRange) for op in loop.body)
+    return not inner and any(isinstance(op, ops.SlotSum) for op in loop.body)
