@@ -9,10 +9,11 @@ from functools import reduce
 from typing import Any, TypeVar
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir import ops
 from wsdsl.ir.op import OneResult, Op, Region, Value, results_of
 from wsdsl.ir.ops import COMPARISONS, Cast, Constant, DimSize, If, Map, Yield
 from wsdsl.ir.rewriter import Namer, copy_region
-from wsdsl.ir.types import BOOL, I32, DType, Fragment, Tile, Type
+from wsdsl.ir.types import BOOL, I32, DType, Fragment, State, Tile, Type
 
 AnyOp = TypeVar("AnyOp", bound=Op)
 INT, FLAG = Tile(I32), Tile(BOOL)
@@ -64,11 +65,11 @@ class Builder:
 
     def each(self, region: Region, convert: Callable[[Op], None]) -> Region:
         """Convert the ops one by one; return the ops that this has appended."""
-        with self.region() as ops:
+        with self.region() as made:
             for op in region:
                 self.loc = op.loc
                 convert(op)
-        return tuple(ops)
+        return tuple(made)
 
     @contextmanager
     def when(self, cond: Value, orelse: Region = ()) -> Generator[None]:
@@ -144,6 +145,48 @@ class Builder:
         if a in self.known:
             return self.integer(-(-int(self.known[a]) // b))
         return self.map("floordiv", self.plus(a, b - 1), self.integer(b), wish=wish)
+
+    def rank(self) -> Value:
+        """Return the rank of this CTA in its cluster."""
+        return self.make(ops.CtaRank, "rank", INT)
+
+    def warpgroup(self, wish: str = "wg") -> Value:
+        return self.make(ops.WarpgroupIndex, wish, INT)
+
+    def wait(self, barriers: Value, state: Value) -> None:
+        self.add(ops.MbarrierWait(barriers=barriers, state=state, loc=self.loc))
+
+    def arrive(self, barriers: Value, state: Value, **fields: Any) -> None:
+        self.add(ops.MbarrierArrive(barriers=barriers, state=state, loc=self.loc, **fields))
+
+    def expect(self, barriers: Value, state: Value, tx_bytes: int, **fields: Any) -> None:
+        where = dict[str, Any](barriers=barriers, state=state, tx_bytes=tx_bytes, loc=self.loc)
+        self.add(ops.MbarrierArriveExpectTx(**where, **fields))
+
+    def advance(self, state: Value, num: int) -> Value:
+        return self.make(ops.Advance, "s", State(), state=state, num=num)
+
+    def sync_threads(self, barrier: int | None, num_warpgroups: int = 0, **fields: Any) -> None:
+        """Synchronize warpgroups at a named barrier, or the threads of each warp."""
+        if barrier is None:
+            self.add(ops.SyncWarp(loc=self.loc))
+            return
+        where = dict[str, Any](barrier=barrier, num_warpgroups=num_warpgroups, loc=self.loc)
+        self.add(ops.NamedBarrierSync(**where, **fields))
+
+    def fence_smem(self, everywhere: bool = False) -> None:
+        """Order accesses of the generic proxy before those of the async proxy."""
+        self.add(ops.FenceAsyncProxy(everywhere=everywhere, loc=self.loc))
+
+    def fence_tmem(self, after: bool = False) -> None:
+        self.add(ops.Tcgen05Fence(after=after, loc=self.loc))
+
+    @contextmanager
+    def elected(self, elect: bool = True) -> Generator[None]:
+        """Let one thread run the ops added meanwhile, if `elect`."""
+        with self.region() as body:
+            yield
+        self.ops += [ops.Elect(body=tuple(body), loc=self.loc)] if elect else body
 
 
 class Scalars:

@@ -22,7 +22,6 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.types import Shared, Value
-from wsdsl.lowering.builder import INT
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, Shape, held
 from wsdsl.record import record
@@ -66,7 +65,7 @@ class ClusterExchange:
         b, op = self.builder, self.op
         fields = self._fields(sums)
         others = range(1, op.sharing)
-        rank = b.add(ops.CtaRank(result=b.value("rank", INT))).result
+        rank = b.rank()
         first = b.map("sub", rank, op.part, wish="first")
         is_part = [b.map("eq", op.part, b.integer(p), wish="is_part") for p in others]
         ctas: list[Value] = []
@@ -78,20 +77,18 @@ class ClusterExchange:
                     piece = self._slice(field, i, j, away, is_part)
                     place = self._place(field, i, j, away)
                     b.add(ops.SendFragment(value=piece, barriers=self.full, cta=ctas[-1], **place))
-        expect = ops.MbarrierArriveExpectTx(
-            barriers=self.full, state=self.state, tx_bytes=self.bytes
-        )
-        b.add(ops.Elect(body=(expect,)))
-        b.add(ops.MbarrierWait(barriers=self.full, state=self.state))
+        with b.elected():
+            b.expect(self.full, self.state, self.bytes)
+        b.wait(self.full, self.state)
         made = [[self._whole(f, i, j, is_part) for i, j in f.slice.places()] for f in fields]
-        b.add(ops.NamedBarrierSync(barrier=op.barrier, num_warpgroups=self.context.num_warpgroups))
+        b.sync_threads(op.barrier, self.context.num_warpgroups)
         for cta in ctas:
-            b.add(ops.MbarrierArrive(barriers=self.empty, state=self.state, cta=cta))
+            b.arrive(self.empty, self.state, cta=cta)
         return [held(f.slice, tuple(v)) for f, v in zip(fields, made, strict=True)]
 
     def finish(self) -> None:
         """Behind what is done with the sums."""
-        self.builder.add(ops.MbarrierWait(barriers=self.empty, state=self.state))
+        self.builder.wait(self.empty, self.state)
 
     def _fields(self, sums: list[RegisterTile]) -> list[Field]:
         found: list[Field] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import CtaRank, Store, StoreGlobal
+from wsdsl.ir.ops import Store, StoreGlobal
 from wsdsl.ir.types import I32, Axis, Fragment
 from wsdsl.lowering.axis_blocks import block_of, is_even, stored_blocks
 from wsdsl.lowering.builder import INT
@@ -41,8 +41,7 @@ def store_directly(
         assert context.warpgroup is not None
         pred = b.map("eq", context.warpgroup, b.integer(0), wish="first")
     if context.sharing and context.sharing.keys().isdisjoint(axis.name for axis in op.axes):
-        rank = b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result
-        first = b.map("eq", rank, b.integer(0), wish="first")
+        first = b.map("eq", b.rank(), b.integer(0), wish="first")
         pred = first if pred is None else b.map("and", pred, first, wish="first")
     store = StoreGlobal(
         tensor=op.tensor,

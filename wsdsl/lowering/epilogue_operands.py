@@ -18,12 +18,12 @@ from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, MAX_RANK
 from wsdsl.ir.op import Kernel, Region, Value, once, once_each, operands, regions, results_of
 from wsdsl.ir.rewriter import used_inside
-from wsdsl.ir.types import Barriers, Fragment, State, Tile
+from wsdsl.ir.types import Barriers, Fragment, Tile
 from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.buffer_assignment import SlotGroup, loads_by_warpgroups, operand_slots
 from wsdsl.lowering.cooperation import cluster_splits, shared_role
 from wsdsl.lowering.edge import Edge
-from wsdsl.lowering.order_barriers import ring_barrier
+from wsdsl.lowering.order_barriers import arrive, ring_barrier
 from wsdsl.lowering.partition_context import PartitionContext, narrow_axes
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.register_tiles import RegisterTile, panel_widths
@@ -202,17 +202,15 @@ class EpilogueOperands:
         b, op = self.context.builder, self.op
         self.context.give_back(self.op.loc)
         if self.opened:
-            following, num = b.value("s", State()), op.full.type_as(Barriers).num
-            b.add(ops.Advance(result=following, state=self.state, num=num))
-            self.state = following
+            self.state = b.advance(self.state, op.full.type_as(Barriers).num)
         elif op.num_pingpong > 1:
             own = ring_barrier(op.pingpong_index, op.num_pingpong)
-            b.add(ops.NamedBarrierSync(barrier=own, num_warpgroups=2, loc=op.loc))
-        b.add(ops.MbarrierWait(barriers=op.full, state=self.state, loc=op.loc))
+            b.sync_threads(own, 2)
+        b.wait(op.full, self.state)
         self.opened += 1
         if op.num_pingpong > 1 and self.opened == len(op.parts):
             following = ring_barrier((op.pingpong_index + 1) % op.num_pingpong, op.num_pingpong)
-            b.add(ops.NamedBarrierArrive(barrier=following, num_warpgroups=2, loc=op.loc))
+            arrive(b, following)
 
     def _close(self) -> None:
         """The slot is given back with the next fence; a store of what was made of it has one."""

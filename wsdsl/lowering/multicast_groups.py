@@ -11,8 +11,7 @@ from itertools import product
 
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.op import Value
-from wsdsl.ir.ops import CtaRank
-from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.builder import Builder
 from wsdsl.record import record
 
 Group = tuple[tuple[int, int], ...]
@@ -39,7 +38,7 @@ def share_of(group: Group, b: Builder) -> Share:
     num = math.prod(size for size, _ in group)
     steps = [range(0, size * stride, stride) for size, stride in group]
     pattern = sum(1 << sum(at) for at in product(*steps))
-    rank = b.add(CtaRank(result=b.value("rank", INT))).result
+    rank = b.rank()
     part, own = b.integer(0), b.integer(0)
     for size, stride in group:
         place = _digit(rank, size, stride, b)
@@ -91,7 +90,7 @@ def peers_of(groups: tuple[Group, ...], cluster: int, b: Builder) -> tuple[Value
         return (None,)
     if len(distances) == cluster:
         return tuple(b.integer(rank) for rank in range(cluster))
-    rank = b.add(CtaRank(result=b.value("rank", INT))).result
+    rank = b.rank()
     found: list[Value] = []
     for steps in distances:
         peer = rank

@@ -73,7 +73,7 @@ def arrive(b: Builder, barrier: int, item: Value | None = None, num: int = 1) ->
 
 def wait(b: Builder, barrier: int, item: Value | None = None, num: int = 1) -> None:
     """Until the one in front has arrived."""
-    b.add(ops.NamedBarrierSync(barrier=barrier, num_warpgroups=2, item=item, num=num, loc=b.loc))
+    b.sync_threads(barrier, 2, item=item, num=num)
 
 
 class OrderBarriers:
@@ -84,7 +84,7 @@ class OrderBarriers:
         b, b.loc = builder, partition.loc
         self.used = False
         with b.region() as before:
-            own = b.add(ops.WarpgroupIndex(result=b.value("own", INT))).result
+            own = b.warpgroup("own")
             self.is_first = b.map("eq", own, b.integer(0), wish="is_first")
             is_last = b.map("eq", own, b.integer(self.num - 1), wish="is_last")
             after = b.map("add", own, b.integer(1), wish="next")

@@ -13,7 +13,7 @@ from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.rewriter import definers, walk
 from wsdsl.ir.types import I32, Axis, Fragment, Tile
 from wsdsl.lowering.axes import axes_of, whole_axes
-from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.order_barriers import consumer_barrier
 from wsdsl.lowering.register_layout import flat_axis, height_of, lanes_of
 from wsdsl.lowering.register_tiles import RegisterTile, Shapes, chunk_widths, narrow
@@ -88,7 +88,7 @@ class PartitionContext:
         height = height_of(kernel)
         together = max((len(op.x) for op in kernel.of(ops.ClusterAllgather)), default=1)
         sharing = height, groups, partition.num_agents // groups, together
-        self.shared_rows = SharedRows(builder, declarations, self.meet, *sharing)
+        self.shared_rows = SharedRows(builder, declarations, self.sync, *sharing)
         self.static = dict(kernel.sizes)
         found = narrowing_of(kernel)
         self.narrower = found and found.result
@@ -131,7 +131,7 @@ class PartitionContext:
         if self.num_warpgroups == 1:
             self.warpgroup = b.integer(0)
         else:
-            self.warpgroup = b.add(ops.WarpgroupIndex(result=b.value("wg", INT))).result
+            self.warpgroup = b.warpgroup()
         known: dict[int, Value] = {}
         for name, axis in self.axes.items():
             if axis.role == self.shapes.share:
@@ -140,20 +140,22 @@ class PartitionContext:
                     known[each] = b.times(self.warpgroup, each, "share")
                 self.shares[name] = known[each]
 
-    def publish(self, loc: Loc | None, meet: Op | None = None, everywhere: bool = False) -> None:
-        """Tell TMA what the threads of a warp wrote to SMEM, and which slots they have read;
-        `meet`: of more than a warp. `everywhere`: and what they have read in global memory.
+    def publish(self, loc: Loc | None, wide: bool = False, everywhere: bool = False) -> None:
+        """Order the writes of threads to SMEM before TMA copies, and release the stages that the
+        threads have read; `everywhere`: order their reads of GMEM, too.
         """
-        self.builder.add(ops.FenceAsyncProxy(everywhere=everywhere, loc=loc))
-        self.builder.add(meet or ops.SyncWarp(loc=loc))
+        self.builder.loc = loc
+        self.builder.fence_smem(everywhere)
+        self.sync(loc, wide)
         for op in self.read:
             self.builder.add(op)
         self.read = []
 
-    def meet(self, loc: Loc | None) -> ops.NamedBarrierSync:
-        """Of all warps of the partition."""
-        barrier = consumer_barrier(self.kernel, self.partition)
-        return ops.NamedBarrierSync(barrier=barrier, num_warpgroups=self.num_warpgroups, loc=loc)
+    def sync(self, loc: Loc | None, wide: bool = True) -> None:
+        """Synchronize all warps of the partition, or the threads of each warp."""
+        self.builder.loc = loc
+        barrier = consumer_barrier(self.kernel, self.partition) if wide else None
+        self.builder.sync_threads(barrier, self.num_warpgroups)
 
     def give_back(self, loc: Loc | None) -> None:
         """What has been read, where no store is to follow."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk, with_fields
-from wsdsl.ir.ops import Advance, ClusterReduce, Contract, MakeTensorMap, MbarrierWait, Partition
-from wsdsl.ir.types import Barriers, Shared, State, TensorMap, Tile
+from wsdsl.ir.ops import ClusterReduce, Contract, MakeTensorMap, Partition
+from wsdsl.ir.types import Barriers, Shared, TensorMap, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line
 from wsdsl.lowering.multicast_groups import Group
@@ -69,10 +69,8 @@ def drain(b: Builder, empty: Value, state: Value) -> None:
     """One lap of waits; those of slots that were never filled pass."""
     assert isinstance(empty.type, Barriers)
     for left in reversed(range(empty.type.num)):
-        b.add(MbarrierWait(barriers=empty, state=state, loc=b.loc))
-        if left:
-            before, state = state, b.value("s", State())
-            b.add(Advance(result=state, state=before, num=empty.type.num, loc=b.loc))
+        b.wait(empty, state)
+        state = b.advance(state, empty.type.num) if left else state
 
 
 def take_subtiles(

@@ -73,10 +73,3 @@ def copy_scales(
 def _read(place: Place) -> dict[str, Any]:
     """Where scales lie in SMEM."""
     return dict(shared=place[0].shared, shared_state=place[1], offset=place[2])
-
-
-def hand_over_scales(b: Builder, ring: PlacedRing, state: Value, cta: Value | None) -> None:
-    """Each warp says so of what it has written; of a pair to the CTA whose thread multiplies."""
-    b.add(ops.Tcgen05WaitSt(loc=b.loc))
-    b.add(ops.Tcgen05Fence(loc=b.loc))
-    b.add(ops.MbarrierArrive(barriers=ring.full, state=state, cta=cta, each_warp=True, loc=b.loc))

@@ -39,7 +39,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Op, Region, Value, walk
 from wsdsl.ir.types import Barriers, Fragment, Lanes, Shared, State, Tile
-from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.register_tiles import RegisterTile
 
 BUFFERS, WORD, WARPS = 2, 4, 4
@@ -50,7 +50,7 @@ class SharedRows:
         self,
         builder: Builder,
         declarations: list[Op],
-        meet: Callable[[Loc | None], ops.NamedBarrierSync],
+        sync: Callable[[Loc | None], None],
         height: int,
         groups: int,
         apart: int,
@@ -60,7 +60,7 @@ class SharedRows:
         rows `apart`; `together`: values of a row that CTAs send each other, at the most.
         """
         self.together = together
-        self.builder, self.declarations, self.meet = builder, declarations, meet
+        self.builder, self.declarations, self.sync = builder, declarations, sync
         self.height, self.groups, self.apart = height, groups, apart
         self.buffers: dict[int, list[Value]] = {}
         """By words."""
@@ -90,9 +90,9 @@ class SharedRows:
         """Which warpgroup this is of those that share rows."""
         b, found = self.builder, None
         if ctas > 1:
-            found = b.times(b.make(ops.CtaRank, "rank", INT), self.groups, "part")
+            found = b.times(b.rank(), self.groups, "part")
         if self.groups > 1:
-            own = b.add(ops.WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
+            own = b.warpgroup()
             found = own if found is None else b.plus(found, own, "part")
         return found
 
@@ -129,7 +129,7 @@ class SharedRows:
         shared = self._next_buffer(self._words(parts))
         where = dict[str, Any](fn=fn, shared=shared, each=self._each(parts), loc=loc)
         b.add(ops.StorePartials(x=x, part=self._part(1, loc), **where))
-        b.add(self.meet(loc))
+        self.sync(loc)
         self.unsettled = True
         return b.add(ops.ReducePartials(result=result, parts=parts, **where)).result
 
@@ -162,16 +162,16 @@ class SharedRows:
             self.declarations.append(ops.AllocateMbarriers(result=full, label="full", arrivals=1))
         shared, full = self.sent
         part = self._part(ctas, loc)
-        expect = ops.MbarrierArriveExpectTx(barriers=full, state=state, tx_bytes=size * len(sent))
-        b.add(ops.Elect(body=(expect,), loc=loc))
-        b.add(ops.SyncWarp(loc=loc))
+        with b.elected():
+            b.expect(full, state, size * len(sent))
+        b.sync_threads(None)
         where = dict[str, Any](shared=shared, each=self._each(parts), state=state, loc=loc)
         for n, (fn, x) in enumerate(sent):
             to = dict[str, Any](part=part, ctas=ctas, barriers=full, offset=n * size)
             b.add(ops.StorePartials(fn=fn, x=x, **to, **where))
-        b.add(ops.MbarrierWait(barriers=full, state=state, loc=loc))
+        b.wait(full, state)
         yield where
-        self.state = b.make(ops.Advance, "s", State(), state=state, num=BUFFERS, loc=loc)
+        self.state = b.advance(state, BUFFERS)
 
     def exchanged(
         self, op: ops.ClusterAllgather, find: Callable[[Value], RegisterTile]
@@ -218,12 +218,10 @@ class SharedRows:
         """Of all threads, whose warpgroups have rows of their own."""
         b, parts = self.builder, WARPS * self.apart
         shared = self._next_buffer(x.as_fragment.columns * parts)
-        part = None
-        if self.apart > 1:
-            part = b.add(ops.WarpgroupIndex(result=b.value("wg", INT), loc=loc)).result
+        part = b.warpgroup() if self.apart > 1 else None
         where = dict[str, Any](fn=fn, shared=shared, over_rows=True, loc=loc)
         b.add(ops.StorePartials(x=x, part=part, **where))
-        b.add(self.meet(loc))
+        self.sync(loc)
         self.unsettled = True
         b.add(ops.ReducePartials(result=result, parts=parts, **where))
 
@@ -247,7 +245,7 @@ class SharedRows:
     def settle(self, loc: Loc | None) -> None:
         """In front of a region, and at the end of one."""
         if self.unsettled:
-            self.builder.add(self.meet(loc))
+            self.sync(loc)
             self.unsettled = False
 
 

@@ -11,7 +11,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.op import Kernel, Op, Value, results_of, walk
-from wsdsl.ir.types import Axis, DType, Sizes, State, Tile
+from wsdsl.ir.types import Axis, DType, Sizes, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
 from wsdsl.lowering.multicast_groups import Group, Share
@@ -99,15 +99,16 @@ class SlotCopies:
         with b.region() as copies:
             tma = [fill for fill in fills if fill.tensor.name not in unaligned]
             total = sum([self.by_tma(fill) for fill in tma])
-        where = dict[str, Any](barriers=self.ring.full, state=self.state, cta=self.counts_on)
+        fields = dict[str, Any](cta=self.counts_on)
         if line := sum(map(self.narrowed_line, tma)):
-            where |= dict(narrower=self.maps.narrower, line_bytes=line)
-        expect = ops.MbarrierArriveExpectTx(**where, tx_bytes=total, loc=b.loc)
+            fields |= dict(narrower=self.maps.narrower, line_bytes=line)
+        with b.region() as expected:
+            b.expect(self.ring.full, self.state, total, **fields)
         with b.region() as by_all:
             for fill in fills:
                 if fill.tensor.name in unaligned:
                     self.by_threads(fill)
-        return [expect, *copies], by_all
+        return [*expected, *copies], by_all
 
     def narrowed_line(self, fill: ops.LoadToSlot) -> int:
         """Bytes that come less for each by which the launch's tiles are narrower."""
@@ -155,17 +156,12 @@ class SlotCopies:
         b, ring, state, first = self.builder, self.ring, self.state, 0
         for width in parts:
             if first:
-                before, state = state, b.value("s", State())
-                b.add(ops.Advance(result=state, state=before, num=ring.depth, loc=b.loc))
-            b.add(ops.MbarrierWait(barriers=ring.empty, state=state, loc=b.loc))
+                state = b.advance(state, ring.depth)
+            b.wait(ring.empty, state)
             own = dataclasses.replace(self, state=state)
             with b.region() as copies:
                 total = sum(own.part(fill, first, width) for fill in fills)
-            b.add(
-                ops.MbarrierArriveExpectTx(
-                    barriers=ring.full, state=state, tx_bytes=total, loc=b.loc
-                )
-            )
+            b.expect(ring.full, state, total)
             b.ops += copies
             first += width
 

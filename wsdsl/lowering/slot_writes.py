@@ -83,17 +83,17 @@ def _clear(context: PartitionContext, name: str, tiles: list[ops.TileInShared]) 
     clear = [_panels(context, name, tile, (begin, end)) for tile in tiles]
     by_one = context.partition.role == "mma"
     if by_one:
-        b.add(context.meet(loc))  # One thread has waited for the slot.
+        context.sync(loc)  # One thread has waited for the slot.
     with b.when(part):
         if context.num_warpgroups > 1:
             with b.when(b.map("eq", context.warpgroup, b.integer(0), wish="first")):
                 b.ops += clear
         else:
             b.ops += clear
-        b.add(ops.FenceAsyncProxy(loc=loc))
-        b.add(context.meet(loc))
+        b.fence_smem()
+        context.sync(loc)
     if by_one:
-        b.add(ops.Tcgen05Fence(after=True, loc=loc))
+        b.fence_tmem(after=True)
 
 
 def _panels(

@@ -138,12 +138,12 @@ class Counters:
             self.declarations.append(AllocateShared(result=shared, label="counters"))
             b.add(ClearBins(**self._what(tensor), by=self.context.num_warpgroups))
         if self.planned:
-            b.add(self.context.meet(None))
+            self.context.sync(None)
 
     def finish(self) -> None:
         b = self.context.builder
         if self.planned:
-            b.add(self.context.meet(None))
+            self.context.sync(None)
         for tensor in self.planned:
             b.add(StoreBins(**self._what(tensor), by=self.context.num_warpgroups))
 

@@ -82,7 +82,7 @@ class TurnedTiles:
     def settle(self, loc: Loc | None) -> None:
         """In front of a region, at the end of one, and before the next tile."""
         if self.unsettled:
-            self.context.builder.add(self.context.meet(loc))
+            self.context.sync(loc)
             self.unsettled = False
 
     def _other_way(self, op: Load | Store) -> PartitionContext:
@@ -119,7 +119,7 @@ class TurnedTiles:
         for j, parts in zip(places, held, strict=True):
             line = before.first_column(j)
             b.add(StoreTransposed(parts=parts, line=line, **where))
-        b.add(self.context.meet(loc))
+        self.context.sync(loc)
         self.unsettled = True
 
         def read(i: int, j: int) -> Value:

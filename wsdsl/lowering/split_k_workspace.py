@@ -11,7 +11,7 @@ from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.rewriter import Namer
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
-from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.builder import Builder
 from wsdsl.record import record
 
 
@@ -49,8 +49,7 @@ class Partials:
         flags = self.lend("flags", Tensor(I32, ("flags_lines",)), each, zeroed=True)
         flag = b.times(slot, self.consumers, "flag")
         if self.consumers > 1:
-            own = b.add(ops.WarpgroupIndex(result=b.value("consumer", INT))).result
-            flag = b.plus(flag, own, "flag")
+            flag = b.plus(flag, b.warpgroup("consumer"), "flag")
         return flags, flag
 
     def arrive(
@@ -143,10 +142,10 @@ class Partials:
         if any(self.role(kind, "rows") is None for kind in kinds):
             self.meet()
         elif any(self.role(kind, "columns") is None for kind in kinds):
-            self.builder.add(ops.SyncWarp())
+            self.builder.sync_threads(None)
 
     def meet(self) -> None:
-        self.builder.add(ops.NamedBarrierSync(barrier=self.barrier, num_warpgroups=self.consumers))
+        self.builder.sync_threads(self.barrier, self.consumers)
 
     def _renamed(self, kind: Tile, place: Place) -> Tile:
         """The type with the place's axes, in the sum's order."""

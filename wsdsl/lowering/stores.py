@@ -184,7 +184,7 @@ class Stores:
             if not staged:
                 if j and i == 0 and not op.accumulate and any(v.shape.columns for v in gathered):
                     # Data say whether other columns are other places.
-                    self.context.builder.add(ops.SyncWarp(loc=op.loc))
+                    self.context.sync(op.loc, wide=False)
                 store_directly(self.context, op, find, (i, j), piece, counted=self.counters.counted)
                 continue
             copy = self._to_smem(op, shape, i, j, piece, len(waiting))
@@ -197,7 +197,7 @@ class Stores:
         """What it stores, all have read in loops in front of it."""
         self.boundary(loop)
         if self.read_before & stored_in(loop):
-            self.context.builder.add(self.context.meet(loop.loc))
+            self.context.sync(loop.loc)
             self.read_before = set()
 
     def finish_loop(self, loop: ops.ForRange) -> None:
@@ -219,9 +219,7 @@ class Stores:
         b = self.context.builder
         if self.any_by_tma:
             b.add(ops.TmaStoreWait(pending=0, read=False, loc=loc))
-        b.add(
-            ops.SyncWarp(loc=loc) if all(map(self._by_warps, tensors)) else self.context.meet(loc)
-        )
+        self.context.sync(loc, wide=not all(map(self._by_warps, tensors)))
 
     def _by_warps(self, tensor: Value) -> bool:
         """Whether each warp has elements of its own."""
@@ -237,11 +235,11 @@ class Stores:
 
     def _behind_reads(self, shape: Shape, loc: Loc | None) -> None:
         """Until threads have read what one of them overwrites: all that hold the same element."""
-        b, by_rows = self.context.builder, self.context.shapes.share == "rows"
+        by_rows = self.context.shapes.share == "rows"
         if shape.rows is None or not (shape.columns or by_rows or self.context.num_warpgroups == 1):
-            b.add(self.context.meet(loc))
+            self.context.sync(loc)
         elif shape.columns is None:
-            b.add(self.context.meet(loc) if shape.lanes.warps > 1 else ops.SyncWarp(loc=loc))
+            self.context.sync(loc, wide=shape.lanes.warps > 1)
 
     def _converted(self, value: Value, dtype: DType, op: ops.Store) -> Value:
         saturate = op.value.as_tile.dtype.is_integer and dtype.is_integer
@@ -267,7 +265,7 @@ class Stores:
             if self.any_by_tma:
                 pending = self.groups - 1 if self.group or self.even else 0
                 b.add(ops.TmaStoreWait(pending=pending, loc=op.loc))
-            b.add(self.context.meet(op.loc) if self.joins else ops.SyncWarp(loc=op.loc))
+            context.sync(op.loc, wide=self.joins)
         where = dict[str, Any](shared=self.staging, item=item, loc=op.loc)
         lines = dict[str, Any](transposed=panel.transposed, joined=panel.joined)
         lines |= dict(swizzle=panel.swizzle, half=half + 1 if halves > 1 else 0)
@@ -275,7 +273,7 @@ class Stores:
         if half < halves - 1:
             if panel.transposed:
                 # The halves of a line lie in one panel, and panels are what is followed.
-                b.add(ops.SyncWarp(loc=op.loc))
+                context.sync(op.loc, wide=False)
             return None
         common = dict[str, Any](coordinates=coordinates, row_dim=panel.row_dim, **where)
         common |= dict(apart=panel.bytes if panel.joined else 0, accumulate=op.accumulate)
@@ -298,13 +296,11 @@ class Stores:
         `everywhere`: TMA overwrites in global memory what threads have read there.
         """
         b, loc = self.context.builder, copies[0].loc
-        meet = (
-            self.context.meet(loc) if any(copy.apart for copy in copies) else ops.SyncWarp(loc=loc)
-        )
+        wide = any(copy.apart for copy in copies)
         if self.context.read or any(isinstance(copy, ops.TmaStore) for copy in copies):
-            self.context.publish(loc, meet, everywhere)
+            self.context.publish(loc, wide, everywhere)
         else:
-            b.add(meet)
+            self.context.sync(loc, wide)
         for copy in copies:
             b.add(copy)
         if self.any_by_tma:

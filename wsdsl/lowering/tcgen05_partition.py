@@ -40,7 +40,6 @@ from wsdsl.lowering.cta_pairs import group_of, halved_axes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.slot_writes import clear_beyond, clears
-from wsdsl.lowering.tmem_pipelines import by_one
 
 
 class Scalars(Protocol):
@@ -130,7 +129,8 @@ class TensorProducts:
         rows = self._sides(op)["rows"].size
         for first in range(0, rows, LANES):
             product = self._product(op, first, min(LANES, rows))
-            self.builder.ops += by_one(self.of_all, product)
+            with self.builder.elected(self.of_all):
+                self.builder.add(product)
         self.started[op.result] = self.builder.flag(True)
 
     def _sides(self, op: ops.Contract) -> dict[str, Axis]:

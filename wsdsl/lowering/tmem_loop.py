@@ -179,13 +179,13 @@ class TensorReads:
             loc=op.loc,
         )
         if not _is_fenced(b.ops):
-            b.add(ops.Tcgen05Fence(after=True, loc=op.loc))
+            b.fence_tmem(after=True)
         b.add(load)
         sum = b.value("sum", kind)
         b.add(ops.Tcgen05WaitLd(result=(sum,), loads=(load.result,), loc=op.loc))
         self.unread.discard((op.result, i, j))
         if self.release is not None and not self.unread:
-            b.add(ops.Tcgen05Fence(loc=op.loc))
+            b.fence_tmem()
             b.add(self.release)
         started = self.started.get(op.result)
         if started is None:

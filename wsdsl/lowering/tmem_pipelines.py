@@ -16,34 +16,19 @@ from wsdsl.lowering.tmem_operands import operand_width
 from wsdsl.lowering.tmem_scales import columns_of_scales
 
 
-def by_one(of_all: bool, *members: Op) -> tuple[Op, ...]:
-    """What one thread does: of all of a warpgroup, or that is alone."""
-    return (ops.Elect(body=members, loc=members[0].loc),) if of_all else members
+def awaited(b: Builder, of_all: bool, barriers: Value, state: Value, fenced: bool = True) -> None:
+    """Wait in one thread (`of_all` of a warpgroup); `fenced` before accesses of TMEM."""
+    with b.elected(of_all):
+        b.wait(barriers, state)
+        if fenced:
+            b.fence_tmem(after=True)
 
 
-def awaited(of_all: bool, wait: ops.MbarrierWait, fenced: bool = True) -> tuple[Op, ...]:
-    """A wait, `fenced` if columns of tensor memory are accessed behind it."""
-    fence = ops.Tcgen05Fence(after=True, loc=wait.loc)
-    return by_one(of_all, wait, *([fence] if fenced else []))
-
-
-def committed(
-    of_all: bool,
-    barriers: Value,
-    state: Value,
-    loc: Loc | None,
-    multicast: Value | None,
-    cta_group: int,
-) -> tuple[Op, ...]:
-    """An arrival when all products are complete."""
-    told = dict[str, Any](multicast=multicast, cta_group=cta_group, loc=loc)
-    return by_one(of_all, ops.Tcgen05Commit(barriers=barriers, state=state, **told))
-
-
-def stored(barriers: Value, state: Value, loc: Loc | None) -> tuple[Op, ...]:
-    """An arrival of each warp when what it has stored is there."""
-    arrival = ops.MbarrierArrive(barriers=barriers, state=state, each_warp=True, loc=loc)
-    return ops.Tcgen05WaitSt(loc=loc), ops.Tcgen05Fence(loc=loc), arrival
+def stored(b: Builder, barriers: Value, state: Value, cta: Value | None = None) -> None:
+    """Let each warp arrive when its stores to TMEM are complete."""
+    b.add(ops.Tcgen05WaitSt(loc=b.loc))
+    b.fence_tmem()
+    b.arrive(barriers, state, cta=cta, each_warp=True)
 
 
 def in_tensor_memory(op: Op) -> bool:

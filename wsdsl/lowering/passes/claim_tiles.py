@@ -36,6 +36,7 @@ Why here: nobody looks at loops over tiles any more, and barriers are known befo
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from typing import Any
 
 from wsdsl.ir import ops
@@ -130,18 +131,17 @@ class _Reader:
         b, loop = self.b, self.loop
         first: Value | None = None
         if self.asks and self.ring.ctas > 1:
-            rank = b.add(ops.CtaRank(result=b.value("rank", INT), loc=b.loc)).result
-            first = b.map("eq", rank, b.integer(FIRST), type=FLAG, wish="asks")
+            first = b.map("eq", b.rank(), b.integer(FIRST), type=FLAG, wish="asks")
         other = b.integer(FIRST) if self.ring.ctas > 1 else None
         parities = (0, 1) if self.asks else (0,)
-        states = [self.state(ops.InitialState, parity=parity) for parity in parities]
+        states = [b.make(ops.InitialState, "s", State(), parity=parity) for parity in parities]
         args = [b.value("s", State()) for _ in states]
         with b.region() as body:
             b.ops += loop.body[:-1]
             if self.asks:
                 self.ask(args[0], args[1], first)
             following = self.read(args[0], other)
-            handed = [self.state(ops.Advance, state=arg, num=DEPTH) for arg in args]
+            handed = [b.advance(arg, DEPTH) for arg in args]
             b.add(Yield(values=(*yielded(loop.body), *handed, following), loc=loop.loc))
         results = [b.value("s", State()) for _ in states]
         result = (*loop.result, *results, b.value("last", INT))
@@ -149,45 +149,26 @@ class _Reader:
         carried = dict(result=result, init=(*loop.init, *states, loop.start), args=args)
         b.add(with_fields(loop, claimed=True, **carried, body=tuple(body)))
         if first:
-            with b.region() as waits:
+            with b.when(first), b.elected(not self.alone):
                 drain(b, self.ring.empty, results[-1])
-            with b.when(first):
-                b.ops += self.by_one(waits)
-
-    def state(self, kind: type[ops.InitialState | ops.Advance], **told: Any) -> Value:
-        return self.b.make(kind, "s", State(), loc=self.b.loc, **told)
 
     def ask(self, read: Value, asked: Value, first: Value | None) -> None:
         """For the tile behind this one. Each CTA of the cluster gets the answer, and expects it."""
         b, ring = self.b, self.ring
-        claim = (
-            ops.MbarrierWait(barriers=ring.empty, state=asked, loc=b.loc),
-            ops.ClcTryCancel(
-                shared=ring.claims, state=asked, barriers=ring.full, ctas=ring.ctas, loc=b.loc
-            ),
-        )
-        with b.region() as members:
-            expected = dict[str, Any](state=read, tx_bytes=ANSWER_BYTES, loc=b.loc)
-            b.add(ops.MbarrierArriveExpectTx(barriers=ring.full, **expected))
-            if first is None:
-                b.ops += claim
-            else:
-                with b.when(first):
-                    b.ops += claim
-        b.ops += self.by_one(members)
+        with b.elected(not self.alone):
+            b.expect(ring.full, read, ANSWER_BYTES)
+            with nullcontext() if first is None else b.when(first):
+                b.wait(ring.empty, asked)
+                where = dict[str, Any](shared=ring.claims, state=asked, barriers=ring.full)
+                b.add(ops.ClcTryCancel(**where, ctas=ring.ctas, loc=b.loc))
 
     def read(self, state: Value, other: Value | None) -> Value:
         b, ring = self.b, self.ring
-        b.add(ops.MbarrierWait(barriers=ring.full, state=state, loc=b.loc))
+        b.wait(ring.full, state)
         answer = dict[str, Any](shared=ring.claims, state=state, ctas=ring.ctas)
         made = b.make(ops.ClcQueryCancel, "next", INT, **answer)
-        b.add(ops.FenceAsyncProxy(loc=b.loc))
+        b.fence_smem()
         if not self.alone:
-            b.add(ops.SyncWarp(loc=b.loc))
-        where = dict[str, Any](barriers=ring.empty, state=state, cta=other, loc=b.loc)
-        b.add(ops.MbarrierArrive(each_warp=not self.alone, **where))
+            b.sync_threads(None)
+        b.arrive(ring.empty, state, cta=other, each_warp=not self.alone)
         return made
-
-    def by_one(self, members: list[Op]) -> list[Op]:
-        """What one thread does: of all, or that is alone."""
-        return members if self.alone else [ops.Elect(body=tuple(members), loc=self.b.loc)]

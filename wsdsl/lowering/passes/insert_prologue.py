@@ -78,7 +78,7 @@ from wsdsl.ir.analysis.tensor_accesses import mapped_tensors
 from wsdsl.ir.op import Kernel, Op, Region, with_fields
 from wsdsl.ir.rewriter import Namer, walk
 from wsdsl.ir.verify.synchronization import reaches_others, reaching
-from wsdsl.lowering.builder import FLAG, INT, Builder
+from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.cooperation import by_one_thread
 from wsdsl.lowering.cta_pairs import LEADER, group_of, in_pairs
 from wsdsl.lowering.early_loads import first_boxes
@@ -157,8 +157,7 @@ def _by_leader(kernel: Kernel, op: ops.Partition) -> Region:
     """What a thread of the first CTA of a pair does for both."""
     b = Builder(Namer.of(kernel))
     with b.region() as first:
-        rank = b.add(ops.CtaRank(result=b.value("rank", INT))).result
-        leads = b.map("eq", rank, b.integer(LEADER), type=FLAG, wish="leads")
+        leads = b.map("eq", b.rank(), b.integer(LEADER), type=FLAG, wish="leads")
     then = (*op.body, ops.Yield())
     return (*first, ops.If(cond=leads, then=then, orelse=(ops.Yield(),), loc=op.loc))
 

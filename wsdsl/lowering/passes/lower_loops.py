@@ -192,7 +192,7 @@ class _Loops:
         else:
             first = b.add(ops.CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
             step = b.add(ops.NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
-        rank = b.make(ops.CtaRank, "rank", INT, loc=op.loc) if in_cluster else None
+        rank = b.rank() if in_cluster else None
         part: Value | None = None
         if rank and op.sharing > 1:
             sharing = b.integer(op.sharing)

@@ -23,7 +23,6 @@ Why here: states are explicit; products next read tiles at known places.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from wsdsl.ir import ops
@@ -40,10 +39,10 @@ from wsdsl.lowering.footprint import tile_bytes
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
 from wsdsl.lowering.raster import declared_in
 from wsdsl.lowering.ring_uses import RingUses, located
-from wsdsl.lowering.scale_stores import copy_scales, hand_over_scales, store_scale_factors
+from wsdsl.lowering.scale_stores import copy_scales, store_scale_factors
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
 from wsdsl.lowering.slot_writes import clears
-from wsdsl.lowering.tmem_pipelines import TensorRings, awaited, committed, in_tensor_memory, stored
+from wsdsl.lowering.tmem_pipelines import TensorRings, awaited, in_tensor_memory, stored
 
 WARPS = 4
 
@@ -152,7 +151,9 @@ class _Rings(RingUses):
 
     def commit(self, barriers: Value, state: Value, multicast: Value | None) -> None:
         b, group = self.builder, group_of(self.kernel)
-        b.ops += committed(self.of_all, barriers, state, b.loc, multicast, group)
+        told = dict[str, Any](multicast=multicast, cta_group=group, loc=b.loc)
+        with b.elected(self.of_all):
+            b.add(ops.Tcgen05Commit(barriers=barriers, state=state, **told))
 
     def declare(
         self,
@@ -226,10 +227,8 @@ class _Rings(RingUses):
                 self.fill(op, self.rings[op.ring], op.state)
             case ops.ProducerTail():
                 assert op.state is not None
-                with b.region() as waits:
+                with b.elected(not self.in_tensor_memory(op.ring) and self.elects(op.ring)):
                     placed_ring.drain(b, self.rings[op.ring].empty, op.state)
-                alone = not self.in_tensor_memory(op.ring)
-                b.ops += self.by_who_fills(op.ring, waits) if alone else waits
             case ops.ClusterReduce():
                 assert op.ring is not None
                 b.add(self.rings[op.ring].of_sums(op))
@@ -238,11 +237,8 @@ class _Rings(RingUses):
                 placed_ring.take_subtiles(b, self.rings[op.ring], self.parts[op.ring], op)
             case ops.ConsumerWait():
                 assert op.state is not None
-                wait = ops.MbarrierWait(
-                    barriers=self.rings[op.ring].full, state=op.state, loc=op.loc
-                )
                 fenced = self.multiplies or self.in_tensor_memory(op.ring)
-                b.ops += awaited(self.of_all, wait, fenced)
+                awaited(b, self.of_all, self.rings[op.ring].full, op.state, fenced)
             case ops.ConsumerRelease():
                 self.release(op)
             case ops.SlotTile() if self.box_of(op):
@@ -258,10 +254,10 @@ class _Rings(RingUses):
             case _ if isinstance(op, ops.InField):
                 b.add(self.locate(op))
             case ops.ProducerCommit() if self.stores_scales:
-                hand_over_scales(b, *self.place_of(op.slot)[:2], self.leader)
+                ring, state, _ = self.place_of(op.slot)
+                stored(b, ring.full, state, self.leader)
             case ops.ProducerCommit() if self.is_stored(ring := self.slots[op.slot].ring):
-                full, state = self.rings[ring].full, self.place_of(op.slot)[1]
-                b.ops += stored(full, state, op.loc)
+                stored(b, self.rings[ring].full, self.place_of(op.slot)[1])
             case ops.ProducerCommit() if self.in_tensor_memory(ring := self.slots[op.slot].ring):
                 self.commit(self.rings[ring].full, self.place_of(op.slot)[1], self.both)
             case ops.ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):
@@ -286,32 +282,31 @@ class _Rings(RingUses):
     def written(self, ring: Value, state: Value) -> None:
         """Each thread says for itself that it has written: nothing else tells that all have come
         past the wait for the slot."""
-        full, loc = self.rings[ring].full, self.builder.loc
-        self.builder.add(ops.MbarrierArrive(barriers=full, state=state, each_thread=True, loc=loc))
+        self.builder.arrive(self.rings[ring].full, state, each_thread=True)
 
     def release(self, op: ops.ConsumerRelease) -> None:
         b, (ring, state) = self.builder, self.placed[op.slot]
         if self.stores_scales:
-            b.ops += [ops.FenceAsyncProxy(loc=op.loc), ops.SyncWarp(loc=op.loc)]
+            b.fence_smem()
+            b.sync_threads(None)
         if self.multiplies:
             self.commit(self.rings[ring].empty, state, *self.peers[ring])
             return
         if op.slot in self.changed:
-            b.ops += stored(self.rings[ring].empty, state, op.loc)
+            stored(b, self.rings[ring].empty, state)
             return
-        where = dict[str, Any](barriers=self.rings[ring].empty, state=state, loc=op.loc)
-        where |= dict(pred=op.pred, each_warp=self.releases(ring) == WARPS)
-        where |= dict(each_thread=self.releases(ring) == placed_ring.THREADS)
-        b.ops += (ops.MbarrierArrive(cta=cta, **where) for cta in self.peers[ring])
+        each = dict[str, Any](pred=op.pred, each_warp=self.releases(ring) == WARPS)
+        each |= dict(each_thread=self.releases(ring) == placed_ring.THREADS)
+        for cta in self.peers[ring]:
+            b.arrive(self.rings[ring].empty, state, cta=cta, **each)
 
     def fill(self, op: ops.ProducerAcquire, ring: placed_ring.PlacedRing, state: Value) -> None:
         b, fills = self.builder, self.fills.get(op.result, [])
-        wait = ops.MbarrierWait(barriers=ring.empty, state=state, loc=op.loc)
         if self.in_tensor_memory(op.ring):
-            b.ops += awaited(self.of_all, wait)
+            awaited(b, self.of_all, ring.empty, state)
             return
         if self.producers.by_stores(op.ring):
-            b.add(wait)
+            b.wait(ring.empty, state)
             return
         tiles, known = self.layouts[op.ring][op.layout], (self.held_axes, self.divided, self.starts)
         counts = (self.leader if op.ring in self.joint else None,)
@@ -324,20 +319,24 @@ class _Rings(RingUses):
         by_tma, by_threads = self.producers.ways(op.ring, self.now)
         elected, by_all = copies_to.ops(fills, {*self.kernel.unaligned})
         if not by_threads:
-            b.ops += self.by_who_fills(op.ring, [wait, *elected])
+            with b.elected(self.elects(op.ring)):
+                b.wait(ring.empty, state)
+                b.ops += elected
             return
-        one = [ops.Elect(body=tuple(elected), loc=op.loc)] if by_tma else []
-        b.ops += [wait, *one, *by_all, ops.FenceAsyncProxy(loc=op.loc)]
+        b.wait(ring.empty, state)
+        if by_tma:
+            with b.elected():
+                b.ops += elected
+        b.ops += by_all
+        b.fence_smem()
         self.written(op.ring, state)
 
-    def by_who_fills(self, ring: Value, members: Sequence[Op]) -> list[Op]:
-        """By one thread of a warpgroup, where it alone fills the ring: nothing holds the others to
-        it, and they would miss a phase.
+    def elects(self, ring: Value) -> bool:
+        """Whether one thread of a warpgroup alone fills the stages: nothing keeps other threads
+        in step, and they would miss a phase.
         """
         by_threads = self.producers.by_stores(ring) or self.producers.ways(ring, self.now)[1]
-        if by_threads or not self.producers.whole_warpgroup(self.now):
-            return [*members]
-        return [ops.Elect(body=tuple(members), loc=self.builder.loc)]
+        return not by_threads and self.producers.whole_warpgroup(self.now)
 
     def place_of(self, slot: Value, field: int = 0) -> tuple[placed_ring.PlacedRing, Value, int]:
         """A field of a slot: its ring, the slot's state, and where the field begins."""
