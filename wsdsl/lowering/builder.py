@@ -13,7 +13,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.op import OneResult, Op, Region, Value, results_of
 from wsdsl.ir.ops import COMPARISONS, Cast, Constant, DimSize, If, Map, Yield
 from wsdsl.ir.rewriter import Namer, copy_region
-from wsdsl.ir.types import BOOL, I32, DType, Fragment, State, Tile, Type
+from wsdsl.ir.types import BOOL, I32, Barriers, DType, Fragment, Shared, State, Tile, Type
 
 AnyOp = TypeVar("AnyOp", bound=Op)
 INT, FLAG = Tile(I32), Tile(BOOL)
@@ -27,11 +27,14 @@ def with_dtype(value: Value, dtype: DType) -> Tile | Fragment:
 
 
 class Builder:
-    """`ops` is the region being written; `region()` opens an inner one."""
+    """`ops` is the region being written; `region()` opens an inner one. `declarations` are
+    ops at the start of the kernel.
+    """
 
     def __init__(self, namer: Namer) -> None:
         self.namer = namer
         self.ops: list[Op] = []
+        self.declarations: list[Op] = []
         self.loc: Loc | None = None
         self.known: dict[Value, int | float | bool] = {}
 
@@ -145,6 +148,22 @@ class Builder:
         if a in self.known:
             return self.integer(-(-int(self.known[a]) // b))
         return self.map("floordiv", self.plus(a, b - 1), self.integer(b), wish=wish)
+
+    def declared(self, body: Region) -> Region:
+        """Return the body of a kernel with the declarations, after the narrowing of its tiles."""
+        first = 1 if body and isinstance(body[0], ops.LaunchNarrowing) else 0
+        return (*body[:first], *self.declarations, *body[first:])
+
+    def shared(self, wish: str, kind: Shared, label: str = "") -> Value:
+        made = self.value(wish, kind)
+        self.declarations.append(ops.AllocateShared(result=made, label=label or made.name))
+        return made
+
+    def barriers(self, wish: str, num: int, arrivals: int, label: str = "") -> Value:
+        made = self.value(wish, Barriers(num))
+        declared = ops.AllocateMbarriers(result=made, label=label or made.name, arrivals=arrivals)
+        self.declarations.append(declared)
+        return made
 
     def rank(self) -> Value:
         """Return the rank of this CTA in its cluster."""

@@ -80,15 +80,13 @@ class PartitionContext:
     of a tile's.
     """
 
-    def __init__(
-        self, kernel: Kernel, partition: ops.Partition, builder: Builder, declarations: list[Op]
-    ) -> None:
+    def __init__(self, kernel: Kernel, partition: ops.Partition, builder: Builder) -> None:
         self.kernel, self.builder = kernel, builder
         groups = partition.num_warpgroups if partition.share == "columns" else 1
         height = height_of(kernel)
         together = max((len(op.x) for op in kernel.of(ops.ClusterAllgather)), default=1)
         sharing = height, groups, partition.num_agents // groups, together
-        self.shared_rows = SharedRows(builder, declarations, self.sync, *sharing)
+        self.shared_rows = SharedRows(builder, self.sync, *sharing)
         self.static = dict(kernel.sizes)
         found = narrowing_of(kernel)
         self.narrower = found and found.result

@@ -45,12 +45,11 @@ class PlacedRing:
 
 @dataclass
 class TensorMaps:
-    """One for each box that is copied of a tensor, among the kernel's `declarations`. `narrower`:
-    by how much tiles of a launch are narrower, where launches differ.
+    """One per box that is copied of a tensor. `narrower`: by how much the tiles of a launch are
+    narrower, if launches differ.
     """
 
     builder: Builder
-    declarations: list[Op]
     narrower: Value | None = None
     made: dict[tuple[Value, tuple[int, ...], str, int], Value] = field(default_factory=dict)
 
@@ -61,7 +60,8 @@ class TensorMaps:
             made = self.builder.value(f"{tensor.name.lower()}_map", TensorMap())
             self.made[key] = made
             which = dict[str, Any](tensor=tensor, narrower=narrower, narrowed=max(narrowed, 0))
-            self.declarations.append(MakeTensorMap(result=made, box=box, swizzle=swizzle, **which))
+            declared = MakeTensorMap(result=made, box=box, swizzle=swizzle, **which)
+            self.builder.declarations.append(declared)
         return self.made[key]
 
 

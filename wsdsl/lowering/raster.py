@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.op import Op, Value
 from wsdsl.ir.ops import ForWork, LaunchNarrowing
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.builder import INT, Builder
@@ -57,12 +55,6 @@ def launch_narrowing(work: ForWork, builder: Builder) -> tuple[tuple[Op, ...], V
             made = builder.value("narrower", INT)
             return (LaunchNarrowing(result=made, widths=widths, loc=work.loc),), made, place
     return (), None, 0
-
-
-def declared_in(body: Sequence[Op], declarations: Sequence[Op]) -> Region:
-    """A kernel's body with declarations, behind what tells how wide tiles are."""
-    told = 1 if body and isinstance(body[0], LaunchNarrowing) else 0
-    return (*body[:told], *declarations, *body[told:])
 
 
 class Widths:

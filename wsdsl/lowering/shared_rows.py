@@ -38,7 +38,7 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Op, Region, Value, walk
-from wsdsl.ir.types import Barriers, Fragment, Lanes, Shared, State, Tile
+from wsdsl.ir.types import Fragment, Lanes, Shared, State, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.register_tiles import RegisterTile
 
@@ -49,7 +49,6 @@ class SharedRows:
     def __init__(
         self,
         builder: Builder,
-        declarations: list[Op],
         sync: Callable[[Loc | None], None],
         height: int,
         groups: int,
@@ -60,7 +59,7 @@ class SharedRows:
         rows `apart`; `together`: values of a row that CTAs send each other, at the most.
         """
         self.together = together
-        self.builder, self.declarations, self.sync = builder, declarations, sync
+        self.builder, self.sync = builder, sync
         self.height, self.groups, self.apart = height, groups, apart
         self.buffers: dict[int, list[Value]] = {}
         """By words."""
@@ -157,9 +156,8 @@ class SharedRows:
         parts = kind.lanes.warps * self.groups * ctas
         state, size = self.next_state(loc), WORD * kind.rows * parts * self.apart
         if self.sent is None:
-            full = b.value("full", Barriers(BUFFERS))
-            self.sent = self._buffer(self.together * self._words(parts), BUFFERS), full
-            self.declarations.append(ops.AllocateMbarriers(result=full, label="full", arrivals=1))
+            shared = self._buffer(self.together * self._words(parts), BUFFERS)
+            self.sent = shared, b.barriers("full", BUFFERS, 1, label="full")
         shared, full = self.sent
         part = self._part(ctas, loc)
         with b.elected():
@@ -238,9 +236,7 @@ class SharedRows:
     def _buffer(self, words: int, num: int) -> Value:
         size = WORD * words
         size = size if num == 1 else -(-size // SMEM_ALIGN) * SMEM_ALIGN
-        made = self.builder.value("partials", Shared(size, num))
-        self.declarations.append(ops.AllocateShared(result=made, label="partials"))
-        return made
+        return self.builder.shared("partials", Shared(size, num), label="partials")
 
     def settle(self, loc: Loc | None) -> None:
         """In front of a region, and at the end of one."""

@@ -27,7 +27,7 @@ from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel, Op, Value, once
-from wsdsl.ir.ops import AddBins, AllocateShared, ClearBins, Contract, Store, StoreBins, StoreGlobal
+from wsdsl.ir.ops import AddBins, ClearBins, Contract, Store, StoreBins, StoreGlobal
 from wsdsl.ir.plan import PlannedCounters
 from wsdsl.ir.types import Axis, Shared
 from wsdsl.lowering.axes import is_scattered
@@ -122,10 +122,8 @@ def counter_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 class Counters:
     """Those of a partition's CTA."""
 
-    def __init__(
-        self, kernel: Kernel, context: PartitionContext, declarations: list[Op], stores: list[Store]
-    ) -> None:
-        self.context, self.declarations = context, declarations
+    def __init__(self, kernel: Kernel, context: PartitionContext, stores: list[Store]) -> None:
+        self.context = context
         tensors = {op.tensor.name: op.tensor for op in stores}
         planned = counters_of(kernel)
         self.planned = {tensors[held.tensor]: held for held in planned if held.tensor in tensors}
@@ -134,8 +132,7 @@ class Counters:
     def begin(self) -> None:
         b = self.context.builder
         for tensor, held in self.planned.items():
-            shared = self.shared[tensor] = b.value("counters", Shared(held.bytes, 1))
-            self.declarations.append(AllocateShared(result=shared, label="counters"))
+            self.shared[tensor] = b.shared("counters", Shared(held.bytes, 1), label="counters")
             b.add(ClearBins(**self._what(tensor), by=self.context.num_warpgroups))
         if self.planned:
             self.context.sync(None)

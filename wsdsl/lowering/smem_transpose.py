@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import AllocateShared, Load, LoadTransposed, Lookup, Store, StoreTransposed
+from wsdsl.ir.op import Value
+from wsdsl.ir.ops import Load, LoadTransposed, Lookup, Store, StoreTransposed
 from wsdsl.ir.types import Lanes, Role, Shared
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.reads import Find, load_piece
@@ -34,8 +34,8 @@ OTHER: dict[Role, Role] = {"rows": "columns", "columns": "rows", "": ""}
 class TurnedTiles:
     """Of a partition."""
 
-    def __init__(self, context: PartitionContext, declarations: list[Op]) -> None:
-        self.context, self.declarations = context, declarations
+    def __init__(self, context: PartitionContext) -> None:
+        self.context = context
         self.shared: Value | None = None
         self.unsettled = False
         """Whether a warp may still read what another one wrote."""
@@ -133,8 +133,7 @@ class TurnedTiles:
         if self.shared is None:
             context = self.context
             kind = Shared(turned_bytes(context.kernel, context.shapes.own), context.num_warpgroups)
-            self.shared = context.builder.value("turned", kind)
-            self.declarations.append(AllocateShared(result=self.shared, label="turned"))
+            self.shared = context.builder.shared("turned", kind, label="turned")
         return self.shared
 
 

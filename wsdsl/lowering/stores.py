@@ -41,19 +41,18 @@ class Stores:
         kernel: Kernel,
         partition: ops.Partition,
         context: PartitionContext,
-        declarations: list[Op],
     ) -> None:
-        self.kernel, self.context, self.declarations = kernel, context, declarations
+        self.kernel, self.context = kernel, context
         self.staging: Value | None = None
         self.items: tuple[Value, ...] = ()
-        self.maps = TensorMaps(context.builder, declarations)
+        self.maps = TensorMaps(context.builder)
         self.group = 0
         self.partition = partition
-        self.turned = TurnedTiles(context, declarations)
+        self.turned = TurnedTiles(context)
         self.staged = staged_tensors(kernel, partition.body, context.shapes)
         every = [op for op in walk(partition.body) if isinstance(op, ops.Store)]
         self.stores = [op for op in every if self._is_staged(op)]
-        self.counters = Counters(kernel, context, declarations, every)
+        self.counters = Counters(kernel, context, every)
         self.again = stored_again(partition.body, once=_has_one_item(kernel, partition.body))
         self.over: set[Value] = set()
         """Tensors whose stores have been waited for since."""
@@ -115,8 +114,7 @@ class Stores:
             return
         b, context = self.context.builder, self.context
         num = self.buffers * context.num_warpgroups
-        self.staging = b.value("staging", Shared(self.bytes, num))
-        self.declarations.append(ops.AllocateShared(result=self.staging, label="staging"))
+        self.staging = b.shared("staging", Shared(self.bytes, num), label="staging")
         assert context.warpgroup is not None
         first = b.times(context.warpgroup, self.buffers, "item")
         self.items = tuple(b.plus(first, i, "item") for i in range(self.buffers))

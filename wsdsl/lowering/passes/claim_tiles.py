@@ -40,15 +40,14 @@ from contextlib import nullcontext
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Op, Value, with_fields
-from wsdsl.ir.ops import ANSWER_BYTES, DEPTH, AllocateShared, Partition, Yield
+from wsdsl.ir.op import Kernel, Value, with_fields
+from wsdsl.ir.ops import ANSWER_BYTES, DEPTH, Partition, Yield
 from wsdsl.ir.rewriter import Namer, yielded
 from wsdsl.ir.types import Barriers, Shared, State
 from wsdsl.lowering.builder import FLAG, INT, Builder
 from wsdsl.lowering.cooperation import by_one_thread
 from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.placed_ring import drain
-from wsdsl.lowering.raster import declared_in
 from wsdsl.record import record
 
 WARPS = 4
@@ -65,11 +64,13 @@ def claim_tiles(kernel: Kernel) -> Kernel:
     ring = _Ring.of(b, grid.cluster)
     made = [_Reader(kernel, b, ring, op, op is readers[0]) for op in readers]
     claiming = {reader.of: reader.partition() for reader in made}
-    returned = sum(reader.arrivals for reader in made)
+    arrivals = sum(reader.arrivals for reader in made)
+    empty = ops.AllocateMbarriers(result=ring.empty, label=ring.empty.name, arrivals=arrivals)
+    b.declarations.append(empty)
     body = [
         claiming[op] if isinstance(op, Partition) and op in claiming else op for op in kernel.body
     ]
-    return kernel.with_body(declared_in(body, ring.declared(returned)))
+    return kernel.with_body(b.declared(tuple(body)))
 
 
 def _work_loop(kernel: Kernel, op: Partition) -> ops.ForRange | None:
@@ -91,16 +92,8 @@ class _Ring:
 
     @classmethod
     def of(cls, b: Builder, ctas: int) -> _Ring:
-        claims = b.value("claims", Shared(ANSWER_BYTES, DEPTH))
-        full, empty = (b.value(name, Barriers(DEPTH)) for name in ("full", "empty"))
-        return cls(claims, full, empty, ctas)
-
-    def declared(self, returned: int) -> list[Op]:
-        return [
-            AllocateShared(result=self.claims, label=self.claims.name),
-            ops.AllocateMbarriers(result=self.full, label=self.full.name, arrivals=1),
-            ops.AllocateMbarriers(result=self.empty, label=self.empty.name, arrivals=returned),
-        ]
+        claims = b.shared("claims", Shared(ANSWER_BYTES, DEPTH))
+        return cls(claims, b.barriers("full", DEPTH, 1), b.value("empty", Barriers(DEPTH)), ctas)
 
 
 class _Reader:

@@ -29,7 +29,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.rewriter import Namer, walk, with_regions
-from wsdsl.ir.types import Barriers, Columns, Shared, Tile
+from wsdsl.ir.types import Columns, Shared, Tile
 from wsdsl.lowering import placed_ring
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
@@ -37,7 +37,6 @@ from wsdsl.lowering.cta_pairs import BOTH, LEADER, PAIR, group_of, halved_axes, 
 from wsdsl.lowering.epilogue_operands import subtile_offsets
 from wsdsl.lowering.footprint import tile_bytes
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
-from wsdsl.lowering.raster import declared_in
 from wsdsl.lowering.ring_uses import RingUses, located
 from wsdsl.lowering.scale_stores import copy_scales, store_scale_factors
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
@@ -59,9 +58,8 @@ class _Rings(RingUses):
         self.rings: dict[Value, placed_ring.PlacedRing] = {}
         self.parts: dict[Value, tuple[int, ...]] = {}
         self.layouts: dict[Value, tuple[tuple[Tile, ...], ...]] = {}
-        self.declarations: list[Op] = []
         found = narrowing_of(kernel)
-        self.maps = placed_ring.TensorMaps(self.builder, self.declarations, found and found.result)
+        self.maps = placed_ring.TensorMaps(self.builder, found and found.result)
         self.cluster = next((op.cluster for op in kernel.body if isinstance(op, ops.LaunchGrid)), 1)
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
@@ -90,8 +88,8 @@ class _Rings(RingUses):
             self.now = place
             if not isinstance(op, ops.Pipeline):
                 body.append(self.partition(op) if isinstance(op, ops.Partition) else op)
-        declared = (*self.declarations, *self.in_tensors.declarations)
-        return self.kernel.with_body(declared_in(body, declared))
+        self.builder.declarations += self.in_tensors.declarations
+        return self.kernel.with_body(self.builder.declared(tuple(body)))
 
     def partition(self, op: ops.Partition) -> ops.Partition:
         """Its body, behind what is known from its rank in the cluster."""
@@ -175,20 +173,17 @@ class _Rings(RingUses):
         offsets: tuple[tuple[int, ...], ...],
         arrivals: tuple[int, int],
     ) -> None:
-        full = self.builder.value("full", Barriers(op.depth))
-        empty = self.builder.value("empty", Barriers(op.depth))
-        for made, num in zip((full, empty), arrivals, strict=True):
-            barriers = ops.AllocateMbarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
-            self.declarations.append(barriers)
+        full, empty = (
+            self.builder.barriers(name, op.depth, num)
+            for name, num in zip(("full", "empty"), arrivals, strict=True)
+        )
         self.layouts[op.result] = op.layouts
         self.rings[op.result] = placed_ring.PlacedRing(
             shared, lines, full, empty, offsets, op.multicast
         )
 
     def shared(self, op: ops.Pipeline, what: str, bytes: int) -> Value:
-        made = self.builder.value(op.result.name.replace("ring", what), Shared(bytes, op.depth))
-        self.declarations.append(ops.AllocateShared(result=made, label=made.name, loc=op.loc))
-        return made
+        return self.builder.shared(op.result.name.replace("ring", what), Shared(bytes, op.depth))
 
     def releases(self, ring: Value) -> int:
         """Arrivals of a consumer for a slot."""

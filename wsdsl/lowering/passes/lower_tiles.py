@@ -48,7 +48,6 @@ from wsdsl.lowering.loop_carried import (
 )
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
-from wsdsl.lowering.raster import declared_in
 from wsdsl.lowering.reads import read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
 from wsdsl.lowering.shared_rows import exchanges
@@ -62,28 +61,25 @@ from wsdsl.lowering.zero_padding import tiles_of_zeros
 
 def lower_tiles(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
-    declarations: list[Op] = []
 
     def change(op: ops.Partition) -> ops.Partition:
-        own = _Lowering(kernel, op, builder, declarations)
+        own = _Lowering(kernel, op, builder)
         if op.role == "mma":
             return TensorProducts(own, op).partition
         return with_fields(op, body=own.partition(op.body))
 
     made = ops.with_partitions(kernel, change)
-    return made.with_body(declared_in(made.body, declarations))
+    return made.with_body(builder.declared(made.body))
 
 
 class _Lowering:
     """One partition. `env` holds tiles as pieces, `sums` those that products add to."""
 
-    def __init__(
-        self, kernel: Kernel, partition: ops.Partition, builder: Builder, declarations: list[Op]
-    ) -> None:
+    def __init__(self, kernel: Kernel, partition: ops.Partition, builder: Builder) -> None:
         self.builder = builder
-        context = self.context = PartitionContext(kernel, partition, builder, declarations)
+        context = self.context = PartitionContext(kernel, partition, builder)
         self.products = Products.of(context)
-        self.stores = Stores(kernel, partition, self.context, declarations)
+        self.stores = Stores(kernel, partition, self.context)
         self.env: dict[Value, RegisterTile] = {}
         self.sums: dict[Value, Accumulated] = {}
         self.tiles: dict[Value, ops.TileInShared] = {}

@@ -197,7 +197,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
     every = (kernel.schedule and kernel.schedule.mma_promotion_interval) or 0
 
     def partition(own: ops.Partition) -> ops.Partition:
-        context = PartitionContext(kernel, own, builder, [])
+        context = PartitionContext(kernel, own, builder)
         known = context.made
         products = [op for op in walk(own.body) if isinstance(op, ops.Contract)]
         blocks = {op: context.shapes.of(op.result.axes).blocks for op in products}
@@ -244,7 +244,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
         return with_fields(own, body=in_turn.around(body))
 
     def decoding(own: ops.Partition) -> ops.Partition:
-        context = PartitionContext(kernel, own, builder, [])
+        context = PartitionContext(kernel, own, builder)
         ahead_of = LoadsAhead(context, stored)
 
         def change(op: Op) -> Region:
