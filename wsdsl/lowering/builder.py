@@ -182,7 +182,10 @@ class Builder:
         where = dict[str, Any](barriers=barriers, state=state, tx_bytes=tx_bytes, loc=self.loc)
         self.add(ops.MbarrierArriveExpectTx(**where, **fields))
 
-    def advance(self, state: Value, num: int) -> Value:
+    def first_state(self, parity: int = 0) -> Value:
+        return self.make(ops.InitialState, "s", State(), parity=parity)
+
+    def next_state(self, state: Value, num: int) -> Value:
         return self.make(ops.Advance, "s", State(), state=state, num=num)
 
     def sync_threads(self, barrier: int | None, num_warpgroups: int = 0, **fields: Any) -> None:

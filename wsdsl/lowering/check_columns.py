@@ -1,5 +1,5 @@
-"""Check the columns of tiles: wgmma takes multiples of 8, TMA rows of 16 bytes, and of 32 along the
-columns of an operand that consumers split: each part begins with a panel.
+"""Check the columns of tiles: MMAs have multiples of 8, TMA copies rows of 16 bytes, or of 32 along
+the columns of an operand that consumers split, since each part begins with a panel.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ from wsdsl.lowering.tmem_accumulators import multiplying_warps
 from wsdsl.schedule import Schedule, changed
 
 WGMMA_REGISTERS = 26
-"""Registers that ptxas needs at entry in addition to those of one wgmma."""
+"""Registers that ptxas needs at entry in addition to those of one MMA."""
 OTHER_REGISTERS = 24
 """Registers of a consumer in addition to its tiles. (Promoted, 208 columns fit 232; 256 spill.)"""
 REGISTERS = {

@@ -62,18 +62,18 @@ def decoded(kernel: Kernel) -> Decoded:
         for operand in computed_operands(kernel, op):
             if operand in found:
                 continue
-            slice, axes = _slice(operand, made, op.summed), op.summed
-            makers = (made.get(v) for v in slice or ())
+            inputs, axes = _inputs(operand, made, op.summed), op.summed
+            makers = (made.get(v) for v in inputs or ())
             read = {maker.tensor for maker in makers if isinstance(maker, (ops.Load, ops.Lookup))}
             places = places_of(asked, tensors_of(kernel, operand))
             asked_for = bool(places & {"smem", "tmem"})
-            if asked_for and slice is not None and len(axes) == 1 and not read & stored:
-                found[operand] = axes[0], slice
+            if asked_for and inputs is not None and len(axes) == 1 and not read & stored:
+                found[operand] = axes[0], inputs
                 in_tensor |= {operand} if "tmem" in places else set()
     for as_loaded in (True, False):
         tiles = {
-            v: _tile(v, k, slice, made, as_loaded and v not in in_tensor)
-            for v, (k, slice) in found.items()
+            v: _tile(v, k, inputs, made, as_loaded and v not in in_tensor)
+            for v, (k, inputs) in found.items()
         }
         roles, agree = _roles(tiles.values())
         if agree:
@@ -101,7 +101,7 @@ def num_decoders(kernel: Kernel) -> int:
     return 1 if decoded(kernel).tiles else 0
 
 
-def _slice(operand: Value, made: Makers, summed: tuple[str, ...]) -> list[Value] | None:
+def _inputs(operand: Value, made: Makers, summed: tuple[str, ...]) -> list[Value] | None:
     """All that an operand is made of; None if a part of it is not made element by element, or of
     blocks of what is summed over.
     """
@@ -120,12 +120,12 @@ def _slice(operand: Value, made: Makers, summed: tuple[str, ...]) -> list[Value]
     return found if isinstance(kind, Tile) and len(kind.axes) == 2 else None
 
 
-def _tile(operand: Value, summed: str, slice: list[Value], made: Makers, as_loaded: bool) -> Tile:
+def _tile(operand: Value, summed: str, inputs: list[Value], made: Makers, as_loaded: bool) -> Tile:
     """Lines along the axis that is summed over, or (of 16 bits) as what it is made of lies."""
     last = summed
-    in_blocks = any(isinstance(made.get(v), ops.ReduceBlocks) for v in slice)
+    in_blocks = any(isinstance(made.get(v), ops.ReduceBlocks) for v in inputs)
     if as_loaded and not in_blocks and may_be_mn_major(operand.as_tile.dtype):
-        loads = (op for op in map(made.get, slice) if isinstance(op, ops.Load))
+        loads = (op for op in map(made.get, inputs) if isinstance(op, ops.Load))
         whole = (op.last for op in loads if len(op.axes) == 2)
         last = next((end.name for end in whole if end), summed)
     first = next(x for x in operand.as_tile.axes if x != last)

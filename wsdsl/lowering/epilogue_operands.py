@@ -202,7 +202,7 @@ class EpilogueOperands:
         b, op = self.context.builder, self.op
         self.context.give_back(self.op.loc)
         if self.opened:
-            self.state = b.advance(self.state, op.full.type_as(Barriers).num)
+            self.state = b.next_state(self.state, op.full.type_as(Barriers).num)
         elif op.num_pingpong > 1:
             own = ring_barrier(op.pingpong_index, op.num_pingpong)
             b.sync_threads(own, 2)
@@ -214,10 +214,7 @@ class EpilogueOperands:
 
     def _close(self) -> None:
         """The slot is given back with the next fence; a store of what was made of it has one."""
-        op = self.op
-        self.context.read.append(
-            ops.MbarrierArrive(barriers=op.empty, state=self.state, each_thread=True, loc=op.loc)
-        )
+        self.context.read.append((self.op.empty, self.state))
 
     def _finish_last(self) -> None:
         """What is left to be read of the last part, before the next one."""

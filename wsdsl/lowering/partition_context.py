@@ -68,9 +68,9 @@ def _cut_to_slices(
     """Sums are cut where the slices are that go to different CTAs."""
     found: dict[str, tuple[int, ...]] = {}
     for sum, own in zip(op.sums, op.result, strict=True):
-        for whole, slice in zip(sum.as_tile.axes, own.as_tile.axes, strict=True):
-            if whole != slice:
-                widths = chunk_widths(axes[slice].size, slice in narrow)
+        for whole, part in zip(sum.as_tile.axes, own.as_tile.axes, strict=True):
+            if whole != part:
+                widths = chunk_widths(axes[part].size, part in narrow)
                 found[whole] = widths * op.sharing
     return found
 
@@ -112,8 +112,8 @@ class PartitionContext:
         self.shares: dict[str, Value] = {}
         self.tiles: dict[str, ops.AxisAt] = {}
         """The current one of each axis: where it begins, and which elements it has."""
-        self.read: list[ops.MbarrierArrive] = []
-        """Arrivals for slots that have been read: they follow the next fence."""
+        self.read: list[tuple[Value, Value]] = []
+        """Barriers and states of stages that have been read: arrivals follow the next fence."""
 
     def begin_whole(self) -> None:
         """At the start of the partition: dimensions that are taken whole. What is computed along
@@ -145,8 +145,8 @@ class PartitionContext:
         self.builder.loc = loc
         self.builder.fence_smem(everywhere)
         self.sync(loc, wide)
-        for op in self.read:
-            self.builder.add(op)
+        for barriers, state in self.read:
+            self.builder.arrive(barriers, state, each_thread=True)
         self.read = []
 
     def sync(self, loc: Loc | None, wide: bool = True) -> None:

@@ -70,7 +70,7 @@ def drain(b: Builder, empty: Value, state: Value) -> None:
     assert isinstance(empty.type, Barriers)
     for left in reversed(range(empty.type.num)):
         b.wait(empty, state)
-        state = b.advance(state, empty.type.num) if left else state
+        state = b.next_state(state, empty.type.num) if left else state
 
 
 def take_subtiles(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import ForWork, LaunchNarrowing
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.ops import ClusterIndex, CtaIndex, ForRange, ForWork, LaunchNarrowing
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.builder import INT, Builder
 
@@ -55,6 +55,14 @@ def launch_narrowing(work: ForWork, builder: Builder) -> tuple[tuple[Op, ...], V
             made = builder.value("narrower", INT)
             return (LaunchNarrowing(result=made, widths=widths, loc=work.loc),), made, place
     return (), None, 0
+
+
+def work_loop(kernel: Kernel, body: Region) -> ForRange | None:
+    """Return the loop over work items, which starts at the index of the CTA or cluster."""
+    made = kernel.definers
+    loops = (op for op in body if isinstance(op, ForRange))
+    first = (CtaIndex, ClusterIndex)
+    return next((loop for loop in loops if isinstance(made.get(loop.start), first)), None)
 
 
 class Widths:

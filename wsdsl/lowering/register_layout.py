@@ -1,5 +1,5 @@
 """How the lanes of a warp share tiles of kernels without products: whole vectors a lane, as memory
-wants them, where products need wgmma's order.
+wants them, where MMAs need the order of accumulators.
 
 A lane holds so many neighbours that the widest element's vector has 16 bytes, and as many lanes
 follow each other along a row as make a tile's columns, up to 128: then a warp's access takes 256

@@ -20,7 +20,7 @@ from wsdsl.lowering.builder import Builder
 
 MAX_WIDTH = 64
 ROWS, PIECE = 64, 64
-"""Of a wgmma; and elements of a thread, at the most, of a piece of as many rows that lanes hold in
+"""Rows of an MMA; and the most elements of a thread of a fragment with these rows whose lanes have
 vectors."""
 ROW_PIECE = 8
 """The same of lower pieces, whose rows may be long: threads compute with one access after the

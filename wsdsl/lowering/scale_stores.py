@@ -16,7 +16,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.hardware.block_scale_factors import WORD
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES
 from wsdsl.ir.hardware.scale_factor_atoms import ROWS as ATOM_ROWS
-from wsdsl.ir.types import Axis, SharedTile, Sizes, State, Value
+from wsdsl.ir.types import Axis, SharedTile, Sizes, Value
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.placed_ring import PlacedRing
 from wsdsl.lowering.tmem_pipelines import TensorRings
@@ -63,7 +63,7 @@ def copy_scales(
 ) -> None:
     """In front of the products: there is one place for them, and what copies is in order."""
     rows, summed = (axes[x].size for x in op.value.type_as(SharedTile).axes)
-    state = b.make(ops.InitialState, "s", State(), parity=0)
+    state = b.first_state()
     where = dict[str, Any](state=state, column=rings.copied[op.result], loc=op.loc)
     size = dict[str, Any](rows=rows, words=summed // (WORD * op.block), cta_group=cta_group)
     b.add(ops.Tcgen05Cp(scales=rings.scales, **where, **_read(read), **size))

@@ -7,9 +7,9 @@ is nearly the best in many places is worth more than those that are first in one
 takes is asked for every class of the range, and those are taken that, each class by the best of
 them, take the least time in the mean, in relation to the best of all candidates.
 
-Waves that do not come out are what that costs. So where rows can ride wgmma's N, candidates are
-kernels whose tile extent each launch chooses (`Schedule.tile_n_variants`): of others
-no 7 cost less than 5 % for N = 1024, K = 4096. `python -m benchmarks.size_classes` tells more.
+The cost is wave quantization. So if rows can be along the MMA's N, candidates are kernels whose
+tile extent each launch chooses (`Schedule.tile_n_variants`): of other kernels no 7 cost less than
+5 % for N = 1024, K = 4096. `python -m benchmarks.size_classes` measures more.
 
 A kernel that was chosen for other sizes is right, since kernels take sizes when they are launched.
 Only pieces of tiles that wait for each other must all have room at the same time, so a kernel of
@@ -157,7 +157,7 @@ def _nearly_best(kernel: Kernel, sizes: Sizes) -> list[tuple[Kernel, Schedule]]:
 
 
 def _of_widths(kernel: Kernel, dim: str, rows: int) -> Iterator[Kernel]:
-    """The kernel with as many widths of tiles as there are, if rows can ride wgmma's N. Few rows,
+    """The kernel with as many widths of tiles as there are, if rows can be along N. Few rows,
     the first of which are so many, are one tile anyhow.
     """
     given = kernel.schedule or Schedule()

@@ -38,7 +38,7 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Op, Region, Value, walk
-from wsdsl.ir.types import Fragment, Lanes, Shared, State, Tile
+from wsdsl.ir.types import Fragment, Lanes, Shared, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.register_tiles import RegisterTile
 
@@ -139,7 +139,7 @@ class SharedRows:
     def next_state(self, loc: Loc | None) -> Value:
         """Of the buffer that CTAs write next; at first that of the first one."""
         if self.state is None:
-            self.state = self.builder.make(ops.InitialState, "s", State(), parity=0, loc=loc)
+            self.state = self.builder.first_state()
         return self.state
 
     def _sent(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
@@ -169,7 +169,7 @@ class SharedRows:
             b.add(ops.StorePartials(fn=fn, x=x, **to, **where))
         b.wait(full, state)
         yield where
-        self.state = b.advance(state, BUFFERS)
+        self.state = b.next_state(state, BUFFERS)
 
     def exchanged(
         self, op: ops.ClusterAllgather, find: Callable[[Value], RegisterTile]

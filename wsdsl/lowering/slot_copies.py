@@ -156,7 +156,7 @@ class SlotCopies:
         b, ring, state, first = self.builder, self.ring, self.state, 0
         for width in parts:
             if first:
-                state = b.advance(state, ring.depth)
+                state = b.next_state(state, ring.depth)
             b.wait(ring.empty, state)
             own = dataclasses.replace(self, state=state)
             with b.region() as copies:

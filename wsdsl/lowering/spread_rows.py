@@ -28,7 +28,7 @@ from wsdsl.lowering.shared_rows import BUFFERS
 from wsdsl.schedule import Schedule, changed
 
 COLUMN_STEP = 16
-"""Whatever the operands' types, wgmma takes a multiple of so many."""
+"""The step of the MMA's N for all types of operands."""
 MOST_WAITING = 2
 """CTAs that load for each other, where nothing else asks for a cluster: each waits for the slots of
 all (`python -m benchmarks.projection`).

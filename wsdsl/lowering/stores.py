@@ -14,6 +14,7 @@ from wsdsl.lowering.direct_stores import even_blocks, store_directly
 from wsdsl.lowering.footprint import staging_bytes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.placed_ring import TensorMaps
+from wsdsl.lowering.raster import work_loop
 from wsdsl.lowering.reads import Find
 from wsdsl.lowering.register_tiles import Shape, spread_out
 from wsdsl.lowering.smem_privatization import Counters
@@ -307,8 +308,7 @@ class Stores:
 
 
 def _has_one_item(kernel: Kernel, body: Region) -> bool:
-    """Of a grid of as many CTAs as tiles, where none walks over items."""
-    (grid,) = kernel.of(ops.LaunchGrid)
-    workers = {op.result for op in body if isinstance(op, (ops.CtaIndex, ops.ClusterIndex))}
-    walked = any(isinstance(op, ops.ForRange) and op.start in workers for op in body)
-    return grid.scheduler == "grid" and not grid.contraction and not walked
+    """Whether the grid has a CTA per tile, without a loop over items."""
+    grid = ops.grid_of(kernel)
+    one = grid is not None and grid.scheduler == "grid" and not grid.contraction
+    return one and work_loop(kernel, body) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wsdsl.ir.attribute_checks import between
 from wsdsl.ir.op import (
     SCHEDULED,
+    Kernel,
     OneResult,
     Op,
     Value,
@@ -37,6 +38,10 @@ class LaunchGrid(Op):
     ctas_per_sm: int = 1
     narrower: Value | None = None
     narrowed: int = 0
+
+
+def grid_of(kernel: Kernel) -> LaunchGrid | None:
+    return next(iter(kernel.of(LaunchGrid)), None)
 
 
 @op_class(("partitioned", "scheduled"), "kernel", ranges=dict(widths=between(2, 8)))

@@ -35,7 +35,7 @@ from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 
 FEW_COLUMNS = 64
-"""So many may ride wgmma's N: then a tile has all of them."""
+"""The most columns that may be along the MMA's N: then a tile has all of them."""
 MOSTLY = 0.8
 """Of all bytes: a tensor that has more comes from memory, and others from L2 beside it."""
 

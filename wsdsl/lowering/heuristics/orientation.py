@@ -1,8 +1,7 @@
-"""Which side of a product rides wgmma's M, where the schedule leaves it open (`Schedule.mma_m`).
+"""Choose the axis along the MMA's M, if `Schedule.mma_m` leaves it open (TILE).
 
-wgmma's M comes in steps of 64, N in steps of 8. So the columns may ride M where there are few rows,
-since M is 64 whatever is asked for, and elsewhere where tiles then come out evener, or other
-clusters fit.
+M is a multiple of 64, N of 8. The columns are along M (swap-AB) for few rows, since M is at least
+64, and where tiles then cover the output more evenly, or where other clusters fit.
 """
 
 from __future__ import annotations

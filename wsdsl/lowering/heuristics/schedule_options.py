@@ -38,8 +38,8 @@ from wsdsl.lowering.zero_trip_accumulate import handed_back
 from wsdsl.schedule import Mode, Schedule, changed
 
 SCALED_WIDTH = 64
-"""Columns of which products that wgmma scales are made up: scales change at such places, 96 and 112
-columns are at 0.6 of 128 on an H200.
+"""The step of columns of MMAs with scaled accumulators: scales change at its multiples; 96 and 112
+columns have 0.6 of the throughput of 128 on an H200.
 """
 WIDTH = 16
 """Of other products; half of it more is tried as well where it saves something ..."""

@@ -3,7 +3,7 @@
 Before: `schedule=Schedule(tile=dict(n=128))`, or none
 After: `schedule=Schedule(tile=dict(m=128, n=128, k=64), stages=6, consumers=2, ...)`
 
-Fields that are not given are tried: the axis along wgmma's M (`orientation`; it decides the axes'
+Fields that are not given are tried: the axis along the MMA's M (`orientation`; it decides the axes'
 roles), both modes, tiles of 64 and 128 rows, all widths, and splits (`split_k_options`). Of the
 schedules that fit, the pass takes the one for which `predict` gives the fewest cycles.
 

@@ -48,6 +48,7 @@ from wsdsl.lowering.builder import FLAG, INT, Builder
 from wsdsl.lowering.cooperation import by_one_thread
 from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.placed_ring import drain
+from wsdsl.lowering.raster import work_loop
 from wsdsl.record import record
 
 WARPS = 4
@@ -56,10 +57,10 @@ FIRST = 0
 
 
 def claim_tiles(kernel: Kernel) -> Kernel:
-    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
+    grid = ops.grid_of(kernel)
     if grid is None or grid.scheduler != "dynamic":
         return kernel
-    readers = [op for op in kernel.body if isinstance(op, Partition) and _work_loop(kernel, op)]
+    readers = [op for op in kernel.body if isinstance(op, Partition) and work_loop(kernel, op.body)]
     b = Builder(Namer.of(kernel))
     ring = _Ring.of(b, grid.cluster)
     made = [_Reader(kernel, b, ring, op, op is readers[0]) for op in readers]
@@ -71,14 +72,6 @@ def claim_tiles(kernel: Kernel) -> Kernel:
         claiming[op] if isinstance(op, Partition) and op in claiming else op for op in kernel.body
     ]
     return kernel.with_body(b.declared(tuple(body)))
-
-
-def _work_loop(kernel: Kernel, op: Partition) -> ops.ForRange | None:
-    made = kernel.definers
-    loops = (o for o in op.body if isinstance(o, ops.ForRange))
-    return next(
-        (o for o in loops if isinstance(made.get(o.start), (ops.CtaIndex, ops.ClusterIndex))), None
-    )
 
 
 @record
@@ -102,7 +95,7 @@ class _Reader:
     def __init__(
         self, kernel: Kernel, b: Builder, ring: _Ring, partition: Partition, asks: bool
     ) -> None:
-        loop = _work_loop(kernel, partition)
+        loop = work_loop(kernel, partition.body)
         assert loop is not None
         self.b, self.ring, self.of, self.loop, self.asks = b, ring, partition, loop, asks
         self.alone = by_one_thread(partition)
@@ -127,14 +120,14 @@ class _Reader:
             first = b.map("eq", b.rank(), b.integer(FIRST), type=FLAG, wish="asks")
         other = b.integer(FIRST) if self.ring.ctas > 1 else None
         parities = (0, 1) if self.asks else (0,)
-        states = [b.make(ops.InitialState, "s", State(), parity=parity) for parity in parities]
+        states = [b.first_state(parity) for parity in parities]
         args = [b.value("s", State()) for _ in states]
         with b.region() as body:
             b.ops += loop.body[:-1]
             if self.asks:
                 self.ask(args[0], args[1], first)
             following = self.read(args[0], other)
-            handed = [b.advance(arg, DEPTH) for arg in args]
+            handed = [b.next_state(arg, DEPTH) for arg in args]
             b.add(Yield(values=(*yielded(loop.body), *handed, following), loc=loop.loc))
         results = [b.value("s", State()) for _ in states]
         result = (*loop.result, *results, b.value("last", INT))

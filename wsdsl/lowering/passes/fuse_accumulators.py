@@ -9,9 +9,9 @@ After:
 MMAs of fp8 are not fused, unless the schedule has `mma_promotion_interval=0`: the tensor cores
 accumulate in fewer bits than f32 has, so their accumulators are promoted by FADD.
 
-An accumulator that a loop carries from anything but zeros is carried from zeros instead, and what
-it began with is added after the loop: registers that wgmma adds to must not be written by other
-instructions first.
+An accumulator that a loop carries from anything but zeros is carried from zeros instead, and its
+initial value is added after the loop: other instructions must not write the registers of an
+accumulator first.
 
 Why here: before anything looks at who uses a product.
 """
@@ -69,7 +69,7 @@ def _are_alike(kernel: Kernel, acc: Type, product: Type, result: Type) -> bool:
 
 
 def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
-    """`ready`: tiles that wgmma may add to, zeros or what wgmma itself has added to zeros."""
+    """`ready`: accumulators that MMAs may add to: zeros, or sums of MMAs that began with zeros."""
     made: list[Op] = []
     for op in region:
         if isinstance(op, Contract) and (op.acc is None or op.acc in ready):

@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.ops import LaunchGrid, LoadGlobal, Partition, StorePartials
+from wsdsl.ir.ops import LoadGlobal, Partition, StorePartials, grid_of
 from wsdsl.ir.rewriter import with_regions
 from wsdsl.ir.types import THREADS, Fragment
 from wsdsl.lowering.loads_ahead import with_place
@@ -44,7 +44,8 @@ def load_before_waits(kernel: Kernel) -> Kernel:
     if any(op.role != "compute" for op in kernel.of(Partition)):
         return kernel  # Its registers hold products' sums meanwhile.
     stored, partitions = written_tensors(kernel), kernel.of(Partition)
-    ctas = next((op.ctas_per_sm for op in kernel.of(LaunchGrid)), 1)
+    grid = grid_of(kernel)
+    ctas = grid.ctas_per_sm if grid else 1
     groups = sum(op.num_warpgroups for op in partitions)
     registers = min(MOST, kernel.target.entry_registers(groups * ctas))
     room = WORD * THREADS * (registers - BESIDE)

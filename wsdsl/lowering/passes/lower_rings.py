@@ -60,7 +60,8 @@ class _Rings(RingUses):
         self.layouts: dict[Value, tuple[tuple[Tile, ...], ...]] = {}
         found = narrowing_of(kernel)
         self.maps = placed_ring.TensorMaps(self.builder, found and found.result)
-        self.cluster = next((op.cluster for op in kernel.body if isinstance(op, ops.LaunchGrid)), 1)
+        grid = ops.grid_of(kernel)
+        self.cluster = grid.cluster if grid else 1
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
         self.producers = placed_ring.Producers.of(kernel)

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.rewriter import walk, with_regions
+from wsdsl.ir.rewriter import with_regions
 from wsdsl.lowering.order_barriers import consumer_barrier
 from wsdsl.lowering.parallel_reduction import ParallelReduction, finish_in_cluster
 from wsdsl.lowering.register_layout import height_of, reduces_rows
@@ -46,9 +46,9 @@ from wsdsl.lowering.split_k_workspace import Partials, Place
 
 
 def lower_split_k(kernel: Kernel) -> Kernel:
-    if not any(isinstance(op, ops.SplitkFixup) for op in walk(kernel.body)):
+    grid = ops.grid_of(kernel)
+    if grid is None or not kernel.of(ops.SplitkFixup):
         return kernel
-    grid = next(op for op in kernel.body if isinstance(op, ops.LaunchGrid))
     partials = Partials(kernel, grid.cluster)
     height = height_of(kernel) if reduces_rows(kernel) else 0
     body: list[Op] = []
