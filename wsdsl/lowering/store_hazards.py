@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from wsdsl.ir.op import Makers, Op, Region, Value, bound, operands, results_of
-from wsdsl.ir.ops import AxisAt, Constant, End, ForRange, ForTiles, Load, Lookup, Map, Store
+from wsdsl.ir.ops import AxisAt, Constant, End, ForTiles, Load, Lookup, Loop, Map, Store
 from wsdsl.ir.rewriter import definers, made_of, walk
 from wsdsl.lowering.axes import with_outer
 
@@ -31,7 +31,7 @@ def stored_again(body: Region, *, once: bool) -> set[Value]:
     if not stored_in(*body):
         return set()
     made = definers(body)
-    stores = [(op, at) for op, at in with_outer(body, (ForRange,)) if isinstance(op, Store)]
+    stores = [(op, at) for op, at in with_outer(body, (Loop,)) if isinstance(op, Store)]
     found = {
         op.tensor
         for op, loops in stores
@@ -53,8 +53,8 @@ def read_again(body: Region) -> dict[Value, set[Value]]:
     has stored."""
     found: dict[Value, set[Value]] = {}
     loaded = {op.tensor for op in walk(body) if isinstance(op, Load)}
-    for loop, outer in with_outer(body, (ForRange,)) if loaded & stored_in(*body) else ():
-        if not isinstance(loop, ForRange) or not outer:
+    for loop, outer in with_outer(body, (Loop,)) if loaded & stored_in(*body) else ():
+        if not isinstance(loop, Loop) or not outer:
             # It is the loop over the work.
             continue
         uses = [op for op in walk(loop.body) if isinstance(op, (Load, Store))]
@@ -90,7 +90,7 @@ def _number(value: Value, made: Makers) -> int | float | None:
 class _Iterations:
     """What is different in each iteration of a loop."""
 
-    def __init__(self, loop: ForRange) -> None:
+    def __init__(self, loop: Loop) -> None:
         self.index, self.made = loop.index, definers(loop.body)
         inside = {v for op in walk(loop.body) for v in (*results_of(op), *bound(op))}
         self.vary = inside | {loop.index, *loop.args}

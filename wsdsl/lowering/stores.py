@@ -192,19 +192,19 @@ class Stores:
                 self._copy(waiting, everywhere=op.tensor in self.read and self._by_tma(op))
                 waiting = []
 
-    def begin_loop(self, loop: ops.ForRange) -> None:
+    def begin_loop(self, loop: ops.Loop) -> None:
         """What it stores, all have read in loops in front of it."""
         self.boundary(loop)
         if self.read_before & stored_in(loop):
             self.context.sync(loop.loc)
             self.read_before = set()
 
-    def finish_loop(self, loop: ops.ForRange) -> None:
+    def finish_loop(self, loop: ops.Loop) -> None:
         self.boundary(loop)
         loaded = {op.tensor for op in walk(loop.body) if isinstance(op, ops.Load)}
         self.read_before |= loaded & self.read
 
-    def begin_iteration(self, loop: ops.ForRange) -> None:
+    def begin_iteration(self, loop: ops.Loop) -> None:
         """What it reads, those in front of it have stored."""
         self.over = self.read_again.get(loop.index, set[Value]()) & self.read
         if self.over:

@@ -14,8 +14,17 @@ from wsdsl.ir.op import (
 )
 
 
+class Loop(ManyResults):
+    """Base of loops: `init` are the first values of the carried variables `args`."""
+
+    index: Value
+    init: tuple[Value, ...]
+    args: tuple[Value, ...]
+    body: Region
+
+
 @op_class(SCHEDULED, "any")
-class ForRange(ManyResults):
+class ForRange(Loop):
     """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`. With
     `claimed` each index but the first is what the iteration before has carried last, an i32 in the
     place of `index + step`: the loop goes on while that is less than `stop`.

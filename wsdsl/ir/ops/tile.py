@@ -20,6 +20,7 @@ from wsdsl.ir.op import (
     binds,
     op_class,
 )
+from wsdsl.ir.ops.control import Loop
 from wsdsl.ir.types import Axis, DType, SharedTile, Tile
 
 
@@ -49,14 +50,10 @@ class AtIndex:
         return last if isinstance(last, Axis) else None
 
 
-class DimLoop(ManyResults):
+class DimLoop(Loop):
     """Base of loops over a dimension: `for_tiles` and `for_each`."""
 
     dim: str
-    index: Value
-    init: tuple[Value, ...]
-    args: tuple[Value, ...]
-    body: Region
 
 
 @op_class(TILES)

@@ -77,7 +77,7 @@ class _Threading:
                         made.append(ops.Advance(**ends, num=ring.depth, loc=op.loc))
                 case ops.ProducerTail() | ops.NoSlot():
                     made.append(with_fields(op, state=states[op.ring]))
-                case ops.ForRange():
+                case ops.Loop():
                     made.append(self.loop(op, states))
                 case ops.If():
                     made.append(self.branch(op, states))
@@ -86,7 +86,7 @@ class _Threading:
                     made.append(op)
         return tuple(made)
 
-    def loop(self, op: ops.ForRange, states: States) -> ops.ForRange:
+    def loop(self, op: ops.Loop, states: States) -> ops.Loop:
         rings = _rings_in(op.body)
         if not rings:
             return op

@@ -31,7 +31,7 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
-from wsdsl.ir.ops import AxisAt, FoldRows, ForRange, Full, Map, Partition, Reduce, with_partitions
+from wsdsl.ir.ops import AxisAt, FoldRows, Full, Loop, Map, Partition, Reduce, with_partitions
 from wsdsl.ir.rewriter import Namer, retype, used_inside, uses, with_regions, yielded
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.axes import axes_of
@@ -78,7 +78,7 @@ class _Deferring:
         with self.builder.region() as made:
             for op in region:
                 op = with_regions(op, self.region)
-                if isinstance(op, ForRange):
+                if isinstance(op, Loop):
                     for n in range(len(op.args)):
                         op = self.deferred(op, n)
                 self.builder.add(op)
@@ -86,7 +86,7 @@ class _Deferring:
                 self.behind = ()
         return tuple(made)
 
-    def deferred(self, loop: ForRange, n: int) -> ForRange:
+    def deferred(self, loop: Loop, n: int) -> Loop:
         """Leave the n-th variable of a loop in thread-local rows, if that is possible."""
         found = self.sums(loop, n)
         if found is None:
@@ -130,7 +130,7 @@ class _Deferring:
     def fold(self, op: Reduce) -> Op:
         return FoldRows(result=op.result, fn=op.fn, x=op.x, axis=op.axis, loc=op.loc)
 
-    def sums(self, loop: ForRange, n: int) -> tuple[list[Value], list[Reduce]] | None:
+    def sums(self, loop: Loop, n: int) -> tuple[list[Value], list[Reduce]] | None:
         """The values that become of the variable in an iteration, and what is added to it."""
         arg, kind = loop.args[n], loop.args[n].type
         if not isinstance(kind, Tile) or "rows" in (self.axes[name].role for name in kind.axes):

@@ -33,7 +33,7 @@ from functools import partial
 
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of, with_fields
-from wsdsl.ir.ops import Cast, Constant, ForRange, LoadGlobal, Map, Partition, with_partitions
+from wsdsl.ir.ops import Cast, Constant, LoadGlobal, Loop, Map, Partition, with_partitions
 from wsdsl.ir.rewriter import rewrite, walk
 from wsdsl.ir.types import Tile
 
@@ -49,7 +49,7 @@ def hoist_scalars(kernel: Kernel) -> Kernel:
 
 def _partition(partition: Partition, written: frozenset[str]) -> Partition:
     body = partition.body
-    first = next((i for i, op in enumerate(body) if isinstance(op, ForRange)), None)
+    first = next((i for i, op in enumerate(body) if isinstance(op, Loop)), None)
     if first is None:
         return partition
     later = {v for op in walk(body[first:]) for v in (*results_of(op), *bound(op))}

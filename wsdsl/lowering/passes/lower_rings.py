@@ -214,7 +214,7 @@ class _Rings(RingUses):
     def convert(self, op: Op) -> None:
         b = self.builder
         match op:
-            case ops.ForRange() | ops.Yield():
+            case ops.Loop() | ops.Yield():
                 b.add(self.carried(op))
             case _ if "scheduled" in op.levels:
                 b.add(with_regions(op, self.region) if regions(op) else op)
@@ -263,7 +263,7 @@ class _Rings(RingUses):
             case _:
                 b.add(with_regions(op, self.region))
 
-    def carried(self, op: ops.ForRange | ops.Yield) -> Op:
+    def carried(self, op: ops.Loop | ops.Yield) -> Op:
         """Slots that are carried are so by their states, behind all else."""
 
         def states(values: tuple[Value, ...]) -> tuple[Value, ...]:
