@@ -76,7 +76,7 @@ class Builder:
 
     @contextmanager
     def when(self, cond: Value, orelse: Region = ()) -> Generator[None]:
-        """What is added meanwhile is done if `cond` holds, else what `orelse` has."""
+        """Put the ops added meanwhile into an `if`, with `orelse` as its other branch."""
         with self.region() as then:
             yield
         both = ((*then, Yield()), (*orelse, Yield()))

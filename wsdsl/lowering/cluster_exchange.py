@@ -12,8 +12,8 @@
     ... what is done with the sums of the slice ...
     mbarrier_wait(barriers=%empty, state=%s)
 
-The last wait is for the others to have read what was sent: their slot is then free for the next
-tile's, and none of their arrivals is under way any more when the CTA ends.
+The last wait ends when the other CTAs have read what was sent: their stage is then free for the
+next tile, and none of their arrivals is in flight when the CTA ends.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ClusterExchange:
         return [held(f.slice, tuple(v)) for f, v in zip(fields, made, strict=True)]
 
     def finish(self) -> None:
-        """Behind what is done with the sums."""
+        """Wait, after the last use of the accumulators, until other CTAs have read theirs."""
         self.builder.wait(self.empty, self.state)
 
     def _fields(self, sums: list[RegisterTile]) -> list[Field]:
@@ -102,7 +102,7 @@ class ClusterExchange:
         return found
 
     def _slice(self, field: Field, i: int, j: int, away: int, is_part: list[Value]) -> Value:
-        """A piece of the slice of the CTA that is `away` from this one, whichever this one is."""
+        """Return a fragment of the slice of the CTA that is `away` from this one."""
         b, sharing = self.builder, self.op.sharing
         chunks = len(field.slice.widths)
         found = field.sum.get(i, away * chunks + j)
@@ -112,7 +112,7 @@ class ClusterExchange:
         return found
 
     def _place(self, field: Field, i: int, j: int, away: int) -> dict[str, Any]:
-        """Where a piece lies that comes from, or goes to, the CTA that is `away`."""
+        """Return the buffer of a fragment that comes from, or goes to, the CTA that is `away`."""
         shift = None
         if self.context.num_warpgroups > 1:
             assert self.context.warpgroup is not None

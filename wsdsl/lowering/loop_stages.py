@@ -1,6 +1,6 @@
-"""The two stages of a loop whose products have computed operands (see `schedule_products`), and
-what it masks by where elements are, such as `where(index(q) >= index(t), s, -inf)`: tiles that lie
-on one side of it need no mask.
+"""The two stages of a loop with transformed operands (see `schedule_products`), and its masks by
+indices, such as `where(index(q) >= index(t), s, -inf)`: tiles that are wholly on one side of the
+diagonal need no mask.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def is_scalar(op: Op) -> bool:
 
 
 def _with_slots(body: Region, second: set[Op]) -> bool:
-    """Take to the second stage the slots that it reads; False if the first reads one of them."""
+    """Move to the second stage the waits for its stages; False if the first reads one of them."""
     for wait in body:
         if not isinstance(wait, ops.ConsumerWait):
             continue
@@ -127,7 +127,7 @@ class Masks:
         self.ops = [op for op in stages.first if isinstance(op, ops.Map) and self._order(op)]
 
     def _order(self, op: ops.Map) -> ops.Map | None:
-        """What it selects by, if that is the order of two indices."""
+        """Return the condition of a selection, if it is the order of two indices."""
         test = self.made.get(op.args[0]) if op.fn == "where" and op.args[1].is_tile else None
         if not isinstance(test, ops.Map) or test.fn not in ORDERS:
             return None
@@ -139,7 +139,7 @@ class Masks:
         return axis if isinstance(axis, ops.AxisAt) else None
 
     def seen(self, op: Op, swap: Mapping[Value, Value]) -> dict[Value, Value]:
-        """What one of `ops` gives where its test holds for all elements."""
+        """Return the result of one of `ops` whose condition holds for all elements."""
         assert isinstance(op, ops.Map)
         return {op.result: swap.get(op.args[1], op.args[1])}
 

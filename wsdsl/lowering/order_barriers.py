@@ -1,8 +1,9 @@
-"""Order barriers: consumers come to the tensor cores one after another.
+"""Ordered-sequence barriers: consumers issue MMAs one after another.
 
-An order barrier is a named barrier of two warpgroups, and each who takes turns has one: there it
-waits, and the one in front arrives. The last one arrives for the first before all work. Behind it
-one arrival is left over, which whose turn it would be meets, so that every arrival is met.
+An order barrier is a named barrier of two warpgroups. Each consumer of the sequence has one: it
+waits there, and the consumer before it arrives. The last consumer arrives for the first before all
+work. After all work one arrival is left over; the consumer that is next in the sequence waits for
+it, so that every arrival has a wait.
 
 **Consumers who share a tile** (`OrderBarriers`) follow one another once an iteration. All run the
 same iterations of all loops, however many.
@@ -18,8 +19,8 @@ same iterations of all loops, however many.
     }
     if(cond=(%own == 0)) { named_barrier_sync(barrier=1, num_warpgroups=2) }
 
-**Ping-pong** (`PingPong`): compute partitions take the tiles of a CTA in turn, and their mainloops
-follow one another: who has taken the last slot of its mainloop arrives.
+**Ping-pong** (`PingPong`): compute partitions alternate between the tiles of a CTA, and their
+mainloops follow one another: a partition arrives after the last stage of its mainloop.
 
     %turn_end = for_range(index=%work, ..., init=(%zero,), args=(%turn: i32,)) {
       %mine: bool = map(fn="eq", args=(%turn, %own))
@@ -29,14 +30,15 @@ follow one another: who has taken the last slot of its mainloop arrives.
         named_barrier_arrive(barrier=2, num_warpgroups=2)
         ... the epilogue ...
       } {
-        ... the slots of this tile are another's ...
+        ... the stages of this tile are another's ...
       }
       yield(values=(%next,))
     }
 
-The ring of the epilogue's operands has order barriers of its own: a partition waits for its
-subtiles once the one in front has seen all of its own (`lowering/epilogue_operands.py`). It could
-take a slot that was filled one lap ago for its own otherwise, as the parity is the same.
+The pipeline of the epilogue's operands has separate order barriers: a partition waits for its
+subtiles after the partition before it has waited for all of its own
+(`lowering/epilogue_operands.py`). Otherwise it could mistake a stage of the previous round for its
+own, since the parity is equal.
 """
 
 from __future__ import annotations
@@ -46,13 +48,13 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, walk
 from wsdsl.lowering.builder import INT, Builder
 
 FIRST = 1
-"""The order barrier of who comes first."""
+"""The order barrier of the first consumer."""
 FIRST_CONSUMER_BARRIER = 8
 """Named barriers below are order barriers."""
 
 
 def ring_barrier(pingpong_index: int, num_pingpong: int) -> int:
-    """The order barrier of the ring of the epilogue's operands."""
+    """Return the order barrier of the pipeline of the epilogue's operands."""
     return FIRST + num_pingpong + pingpong_index
 
 
@@ -67,12 +69,12 @@ def consumer_barrier(kernel: Kernel, partition: ops.Partition) -> int:
 
 
 def arrive(b: Builder, barrier: int, item: Value | None = None, num: int = 1) -> None:
-    """For who waits there, or at the `item`-th of `num` from there on."""
+    """Arrive at the barrier, or at the `item`-th of `num` from there on."""
     b.add(ops.NamedBarrierArrive(barrier=barrier, num_warpgroups=2, item=item, num=num, loc=b.loc))
 
 
 def wait(b: Builder, barrier: int, item: Value | None = None, num: int = 1) -> None:
-    """Until the one in front has arrived."""
+    """Wait until the consumer before has arrived."""
     b.sync_threads(barrier, 2, item=item, num=num)
 
 
@@ -99,11 +101,11 @@ class OrderBarriers:
         wait(self.builder, FIRST, self.own, self.num)
 
     def hand_over(self) -> None:
-        """To the consumer behind."""
+        """Arrive for the next consumer."""
         arrive(self.builder, FIRST, self.following, self.num)
 
     def around(self, body: Region) -> Region:
-        """The whole work, with what comes before and behind it."""
+        """Return the whole work, with the first arrival before it and the last wait after it."""
         with self.builder.region() as behind, self.builder.when(self.is_first):
             wait(self.builder, FIRST)
         return (*self.before, *body, *behind)
@@ -148,7 +150,7 @@ class PingPong:
         b.add(ops.Yield(values=(after,)))
 
     def finish(self) -> None:
-        """Behind the loop: wait for the arrival that is left over."""
+        """Wait, after the loop, for the arrival that is left over."""
         b = self.builder
         with b.when(b.map("eq", self.end, self.own, wish="left_over")):
             for first in self.firsts:

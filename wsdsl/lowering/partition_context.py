@@ -53,7 +53,7 @@ def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
 def _cut_to_depths(
     op: ops.Contract, axes: Mapping[str, Axis], narrow: set[str]
 ) -> dict[str, tuple[int, ...]]:
-    """A computed operand is cut where a product is that sums over a part of it."""
+    """Return the chunks of a transformed operand, which end where an MMA of a part of it does."""
     (name,), computed = op.summed, any(isinstance(tile, Tile) for tile in op.tiles)
     if not computed or axes[name].role != "columns":
         return {}
@@ -102,7 +102,7 @@ class PartitionContext:
         flat = flat_axis(kernel)
         together = (*kernel.of(ops.Reduce), *kernel.of(ops.ClusterAllgather))
         self.sharing = {op.axis: op.ctas for op in together if op.ctas > 1}
-        """Axes along which so many CTAs of a cluster have a tile each, and reduce them together."""
+        """The number of CTAs of a cluster by the axis that they reduce together, a tile each."""
         in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(ops.Contract))
         stores = any(isinstance(op, ops.StoreInTensor) for op in walk(partition.body))
         in_tensors = in_tensors and (partition.role == "compute" or stores)
@@ -116,8 +116,8 @@ class PartitionContext:
         """Barriers and states of stages that have been read: arrivals follow the next fence."""
 
     def begin_whole(self) -> None:
-        """At the start of the partition: dimensions that are taken whole. What is computed along
-        one may need no load of this partition.
+        """Begin the axes of dimensions that are taken whole, at the start of the partition: it may
+        compute along one without a load.
         """
         for name in whole_axes(self.kernel):
             axis = Value(name, self.axes[name])
@@ -156,7 +156,7 @@ class PartitionContext:
         self.builder.sync_threads(barrier, self.num_warpgroups)
 
     def give_back(self, loc: Loc | None) -> None:
-        """What has been read, where no store is to follow."""
+        """Release the stages that have been read, where no store follows."""
         if self.read:
             self.publish(loc)
 
@@ -214,7 +214,7 @@ class PartitionContext:
         return self.builder.map("eq", rest, self.builder.integer(place), wish=wish)
 
     def stop(self, axis: str) -> Value:
-        """Behind the last element that its tiles may have."""
+        """Return the end of the elements that its tiles may have."""
         return self.tiles[axis].stop or self.size(self.axes[axis])
 
     def size(self, axis: Axis) -> Value:
@@ -236,7 +236,9 @@ class PartitionContext:
         return self.builder.plus(self.shares[axis], at, wish)
 
     def start(self, axis: str, i: int, j: int) -> Value:
-        """The index, in its dimension, at which piece (i, j) begins along an axis."""
+        """Return the index, in its dimension, of the first element of fragment (i, j) along an
+        axis.
+        """
         b, shape = self.builder, self.shapes.of((axis,))
         base, wish = self.tiles[axis].start, "row" if shape.rows else "column"
         if axis in self.shares:
@@ -261,7 +263,7 @@ class PartitionContext:
         return RegisterTile(shape, iota)
 
     def _flat_indices(self, axis: str, i: int) -> Value:
-        """Of a piece whose rows go on from one to the next."""
+        """Return the indices of a fragment whose rows are consecutive elements."""
         b, shape = self.builder, self.shapes.of((axis,))
         kind = shape.piece(I32, 0)
         assert isinstance(kind, Fragment)
@@ -272,8 +274,9 @@ class PartitionContext:
         return b.map("add", before, columns, type=kind, wish=f"{axis}_index")
 
     def within(self, axis: str, size: int) -> bool:
-        """Whether no piece reaches over a multiple of `size`: all begin at multiples of the widest,
-        which divides it. Those of slices need not, nor those of a part of a dimension.
+        """Whether no fragment crosses a multiple of `size`: all begin at multiples of the widest,
+        which divides it. Fragments of slices may cross it, and so may those of a part of a
+        dimension.
         """
         return not self.tiles[axis].shifted and self.shapes.within(axis, size)
 
@@ -282,8 +285,8 @@ class PartitionContext:
         self.builder.add(ops.Map(result=op.result, fn="floordiv", args=args, loc=op.loc))
 
     def blocks(self, axis: str, size: int) -> RegisterTile | None:
-        """The index of each element divided by `size`: one number a piece, if pieces do not reach
-        over its multiples, and one for all if tiles do not."""
+        """Return the index of each element divided by `size`: one number per fragment, if fragments
+        do not cross its multiples, and one for all if tiles do not."""
         b, shape = self.builder, self.shapes.of((axis,))
         if not self.within(axis, size):
             return None
@@ -300,8 +303,8 @@ class PartitionContext:
         return narrow(shape, I32, b, block)
 
     def places(self, axis: str, every: int, i: int, j: int) -> Value:
-        """Which block of `every` elements, of those that the axis' tile reaches, the elements of
-        piece (i, j) are in: a number where it is one.
+        """Return the block of `every` elements, counted from the start of the tile, of each element
+        of fragment (i, j): a number if all are in one block.
         """
         b, shape, size = self.builder, self.shapes.of((axis,)), self.axes[axis].size
         rows = bool(shape.rows)

@@ -1,6 +1,4 @@
-"""A circular buffer that has its place in SMEM: who gives slots back, who fills them, and how: by
-TMA, or by the copies of threads.
-"""
+"""Allocated pipelines: their SMEM and barriers, their producers (TMA or threads) and consumers."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from wsdsl.lowering.multicast_groups import Group
 
 @dataclass(frozen=True)
 class PlacedRing:
-    """Slots with a tile at `offsets[layout][field]`, and barriers; `lines`, if not None, for tiles
+    """Stages with a tile at `offsets[layout][field]`, and barriers; `lines`, if not None, for tiles
     of one line. In tensor memory `shared` are columns, and so are offsets.
     """
 
@@ -35,7 +33,7 @@ class PlacedRing:
         return self.shared.type_as(Shared).num
 
     def of_sums(self, op: ClusterReduce) -> ClusterReduce:
-        """With the places of what the others send, one behind the other."""
+        """Return the op with the buffers of the accumulators that other CTAs send."""
         where = dict(shared=self.shared, full=self.full, empty=self.empty)
         return with_fields(op, ring=None, **where)
 
@@ -66,7 +64,7 @@ class TensorMaps:
 
 
 def drain(b: Builder, empty: Value, state: Value) -> None:
-    """One lap of waits; those of slots that were never filled pass."""
+    """Wait for each stage once; waits for stages that were never filled pass."""
     assert isinstance(empty.type, Barriers)
     for left in reversed(range(empty.type.num)):
         b.wait(empty, state)
@@ -93,9 +91,9 @@ def take_subtiles(
 
 
 def released_unmet(part: Op) -> set[Value]:
-    """Rings of slots that a partition waits for and releases with nothing in between by which a
-    warp knows that all of its threads have come past the wait: a product, or that it has read the
-    slot. The thread that multiplies on tensor memory is alone.
+    """Return the pipelines of stages that a partition releases after the wait without an op between
+    by which all threads of a warp have passed the wait: an MMA, or a read of the stage. The thread
+    that issues MMAs in tensor memory is alone.
     """
     if isinstance(part, Partition) and part.role == "mma":
         return set()
@@ -127,14 +125,14 @@ THREADS = 128
 
 @dataclass(frozen=True)
 class Producers:
-    """`tensors` of a ring by the place in the kernel's body of the partition that copies them;
-    those named in `by_threads` TMA can not take.
+    """`tensors` of a pipeline by the index in the kernel's body of the partition that copies them;
+    `by_threads` are the TMA-incompatible ones.
     """
 
     tensors: Mapping[Value, Mapping[int, Sequence[str]]]
     by_threads: frozenset[str]
     stores: Mapping[Value, int]
-    """Warpgroups that write to slots what they have computed, by the ring."""
+    """The number of warpgroups that write transformed operands, by the pipeline."""
 
     @staticmethod
     def of(kernel: Kernel) -> Producers:
@@ -156,8 +154,8 @@ class Producers:
         return ring in self.stores
 
     def arrivals(self, ring: Value) -> int:
-        """A partition fills all slots of a ring the same way: one arrival with bytes, if TMA brings
-        any of them, and one a thread, if threads do; one a thread of those that store.
+        """Count the arrivals per stage: one with bytes if TMA copies, one per thread if threads
+        copy or store. A partition fills all stages of a pipeline in one way.
         """
         if ring in self.stores:
             return THREADS * self.stores[ring]

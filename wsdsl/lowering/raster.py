@@ -47,8 +47,8 @@ def widths_of(index: Value) -> int:
 
 
 def launch_narrowing(work: ForWork, builder: Builder) -> tuple[tuple[Op, ...], Value | None, int]:
-    """What tells how wide the tiles of a launch are, the number, and which of the axes it is about;
-    nothing where launches do not differ.
+    """Return the op for the narrowing of a launch's tiles, its result, and the position of the
+    axis; nothing if launches do not differ.
     """
     for place, index in enumerate(work.index):
         if (widths := widths_of(index)) > 1:

@@ -4,11 +4,12 @@
     named_barrier_sync(barrier=8, num_warpgroups=1)
     %sum = reduce_partials(fn="add", shared=%partials, parts=4)
 
-There are two buffers, which reductions take in turn: who writes one again has met the others behind
-what they read in it. At the end of a region all meet, so that it may be run again.
+Reductions alternate between two buffers: a warp writes a buffer again only after a barrier that
+follows the reads of all warps. At the end of a region all warps synchronize, so that it may be run
+again.
 
 Where CTAs of a cluster share rows, each warp sends its part to all of them, and each CTA waits for
-the bytes of all parts. The two buffers are a ring whose state loops carry:
+the bytes of all parts. The two buffers are a pipeline whose state loops carry:
 
     elect() { mbarrier_arrive_expect_tx(barriers=%full, state=%s, tx_bytes=128) }
     sync_warp()
@@ -17,12 +18,12 @@ the bytes of all parts. The two buffers are a ring whose state loops carry:
     %sum = reduce_partials(fn="add", shared=%partials, parts=32, state=%s)
     %s1: state = advance(state=%s, num=2)
 
-Nobody says that a buffer is free: who sends to it has every warp's part of the reduction between,
-which its threads sent behind what all of them had read there. Several values of a row, each of
-which a CTA has reduced by itself, go together (`exchange`), one behind the other in a buffer: all
-warps send them, and one's are read.
+No barrier says that a buffer is free: a sender already has every warp's part of the reduction
+before, which threads sent after their reads of this buffer. Several values of a row, each reduced
+by a CTA alone, are sent together (`exchange`), consecutive in a buffer: all warps send them, and
+threads read those of one.
 
-While a row waits, it is held as it was loaded: what it was converted to is made again behind that.
+While a row waits, registers have it as it was loaded: conversions are repeated after the wait.
 
 Rows that are reduced themselves, to a value for each column, all warps share, of all consumers that
 divide them.
@@ -55,8 +56,8 @@ class SharedRows:
         apart: int,
         together: int,
     ) -> None:
-        """`height`: rows of a piece; `groups`: warpgroups that share columns, and those that have
-        rows `apart`; `together`: values of a row that CTAs send each other, at the most.
+        """`height`: rows of a fragment; `groups`: warpgroups that share columns, and those that
+        have rows `apart`; `together`: values of a row that CTAs send each other, at the most.
         """
         self.together = together
         self.builder, self.sync = builder, sync
@@ -77,7 +78,7 @@ class SharedRows:
 
     @contextmanager
     def region(self) -> Generator[None]:
-        """What was made in front of a region stays as it is."""
+        """Leave loads before a region as they are."""
         before, self.loaded, self.converted = (self.loaded, self.converted), [], []
         yield
         self.loaded, self.converted = before
@@ -96,14 +97,16 @@ class SharedRows:
         return found
 
     def remember(self, op: Op, made: RegisterTile, find: Callable[[Value], RegisterTile]) -> None:
-        """What is loaded stays in registers; what is converted from that to more bits need not."""
+        """Record a load, which stays in registers, or a conversion of one to more bits, which does
+        not.
+        """
         if isinstance(op, ops.Load):
             self.loaded.append(made)
         elif isinstance(op, ops.Cast) and find(op.x) in self.loaded:
             self.converted.append(made)
 
     def _again(self, loc: Loc | None) -> None:
-        """From here on it is converted anew, and from what nobody knows to be the same."""
+        """Convert rows again from here on, from copies that CSE does not identify."""
         renewed: dict[Value, Value] = {}
         for tile in (tile for held in self.loaded for tile in (held, held.least)):
             for place, old in tile.made.items():
@@ -118,7 +121,7 @@ class SharedRows:
             tile.made.clear()
 
     def reduce(self, fn: str, x: Value, ctas: int, result: Value, loc: Loc | None) -> Value:
-        """Of all warps that share rows, of so many CTAs."""
+        """Reduce across all warps that share rows, of `ctas` CTAs."""
         made = self._sent(fn, x, ctas, result, loc) if ctas > 1 else self._met(fn, x, result, loc)
         self._again(loc)
         return made
@@ -151,7 +154,7 @@ class SharedRows:
     def _exchanged(
         self, sent: Sequence[tuple[str, Value]], ctas: int, loc: Loc | None
     ) -> Generator[dict[str, Any]]:
-        """What each warp sends, and where it is when it has come, the first one's in front."""
+        """Send the values of each warp; yield the fields of the ops that read them."""
         b, kind = self.builder, sent[0][1].as_fragment
         parts = kind.lanes.warps * self.groups * ctas
         state, size = self.next_state(loc), WORD * kind.rows * parts * self.apart
@@ -193,7 +196,7 @@ class SharedRows:
     def _exchange(
         self, values: Sequence[Value], lanes: Lanes, ctas: int, loc: Loc | None
     ) -> list[list[Value]]:
-        """Of each of the values, one a row, those of so many CTAs."""
+        """Return each of the values, one per row, of each CTA."""
         b, sent, made = self.builder, list[tuple[str, Value]](), list[list[Value]]()
         for x in values:
             if isinstance(x.type, Tile):
@@ -224,7 +227,7 @@ class SharedRows:
         b.add(ops.ReducePartials(result=result, parts=parts, **where))
 
     def _words(self, parts: int) -> int:
-        """Of all rows, in so many parts."""
+        """Count the words of all rows, in `parts` parts."""
         return self.height * parts * self.apart
 
     def _next_buffer(self, words: int) -> Value:
@@ -239,7 +242,7 @@ class SharedRows:
         return self.builder.shared("partials", Shared(size, num), label="partials")
 
     def settle(self, loc: Loc | None) -> None:
-        """In front of a region, and at the end of one."""
+        """Synchronize before a region, and at its end."""
         if self.unsettled:
             self.sync(loc)
             self.unsettled = False

@@ -31,10 +31,10 @@ from wsdsl.lowering.store_panels import (
 
 
 class Stores:
-    """A partition's stores. Those through SMEM take turns on a warpgroup's buffers, or on groups of
-    them: the row blocks of narrow chunks are given to TMA together, behind one fence. A group is
-    written again once the store that read it last is over; elements of a tensor are written again,
-    and read, once all are.
+    """The stores of a partition. Stores through SMEM alternate between the buffers of a warpgroup,
+    or groups of them: TMA copies the row blocks of narrow chunks together, after one fence. A group
+    is written again after the last store that read it is complete; elements of a tensor are written
+    again, and read, after all are complete.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Stores:
         self.read_again = read_again(partition.body)
         loaded = {op.tensor for op in walk(partition.body) if isinstance(op, ops.Load)}
         self.read = loaded & {*kernel.params}
-        """Tensors whose elements threads have read by the time that these are stored. Those that
-        pieces of a tile share have an order of their own.
+        """Tensors whose elements threads have read before they are stored. Elements that fragments
+        of a tile share have a separate order.
         """
         self.read_before = set[Value]()
-        """The same, in loops that are over."""
+        """Tensors that loops have read which are complete."""
         each = staging_bytes(kernel)
         self.bytes, self.buffers, self.together = each, partition.staging, 1
         self.joins = any(map(self._joined, self.stores))
@@ -127,8 +127,8 @@ class Stores:
             self.context.builder.add(ops.TmaStoreWait(pending=0, read=False))
 
     def boundary(self, op: Op) -> None:
-        """Around an op with regions: a run ends here where they store, and no slot is given back in
-        them that was read outside.
+        """End a run around an op whose regions store, and release all stages that were read, which
+        the regions do not release.
         """
         if self.staged & stored_in(op):
             self.group = 0
@@ -137,7 +137,7 @@ class Stores:
         self.settle(op.loc)
 
     def settle(self, loc: Loc | None) -> None:
-        """Around a region, and at the end of one: nobody reads what others wrote to SMEM."""
+        """Wait, around a region and at its end, until threads have read the exchanges in SMEM."""
         self.context.shared_rows.settle(loc)
         self.turned.settle(loc)
 
@@ -193,7 +193,7 @@ class Stores:
                 waiting = []
 
     def begin_loop(self, loop: ops.Loop) -> None:
-        """What it stores, all have read in loops in front of it."""
+        """Wait until threads have read, in loops before, the tensors that the loop stores."""
         self.boundary(loop)
         if self.read_before & stored_in(loop):
             self.context.sync(loop.loc)
@@ -205,15 +205,15 @@ class Stores:
         self.read_before |= loaded & self.read
 
     def begin_iteration(self, loop: ops.Loop) -> None:
-        """What it reads, those in front of it have stored."""
+        """Wait until stores before are complete to tensors that the loop reads."""
         self.over = self.read_again.get(loop.index, set[Value]()) & self.read
         if self.over:
             self._behind(self.over, loop.loc)
 
     def _behind(self, tensors: set[Value], loc: Loc | None) -> None:
-        """Until stores before are over: a warp waits for its own copies. All meet where another
-        warp may have stored the elements: in a tile of another shape, or of another's columns, or
-        where threads place them.
+        """Wait until stores before are complete: a warp waits for its copies. All warps synchronize
+        if another warp may have stored the elements: in a tile of another shape, or of another
+        warp's columns, or at indices that threads compute.
         """
         b = self.context.builder
         if self.any_by_tma:
@@ -248,8 +248,9 @@ class Stores:
     def _to_smem(
         self, op: ops.Store, shape: Shape, i: int, j: int, value: Value, place: int
     ) -> ops.TmaStore | ops.ThreadStore | None:
-        """Write a piece to its `place` in the next group; returns the copy that is to follow, with
-        the last of the blocks that it copies."""
+        """Write a fragment to its `place` in the next group; return the copy that is to follow,
+        with the last of the blocks that it copies.
+        """
         context, b = self.context, self.context.builder
         value = spread_out(b, value, Fragment(op.dtype, 64, shape.widths[j]))
         panel, halves = panel_of(op, shape.widths[j], shape.apart), shape.apart // 16
@@ -291,7 +292,7 @@ class Stores:
         return widths > 1 and j == len(shape.widths) - 1
 
     def _copy(self, copies: list[ops.TmaStore | ops.ThreadStore], everywhere: bool) -> None:
-        """A group is committed even if threads copy it: which is over is counted by groups.
+        """Commit a group, even if threads copy it: completion is counted in groups.
         `everywhere`: TMA overwrites in global memory what threads have read there.
         """
         b, loc = self.context.builder, copies[0].loc

@@ -36,7 +36,7 @@ def in_tensor_memory(op: Op) -> bool:
 
 
 def _stored(kernel: Kernel) -> frozenset[Value]:
-    """Rings of operands that threads store."""
+    """Return the pipelines of operands that threads store."""
     slots = {op.slot for op in kernel.of(ops.StoreToSlot)}
     return frozenset(op.ring for op in kernel.of(ops.ProducerAcquire) if op.result in slots)
 

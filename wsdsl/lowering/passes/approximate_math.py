@@ -1,4 +1,4 @@
-"""Ask of functions no more than what is kept of their results.
+"""Reduce the precision of functions to the bits that are kept of their results (TILE).
 
 Before:
     %g: f32[m, n] = map(fn="gelu", args=(%x,))
@@ -9,12 +9,12 @@ After:
     %g: f32[m, n] = map(fn="gelu", args=(%x,), bits=8)
 
 A relative error passes products, quotients and choices as it is, and is lost where they are rounded
-to fewer bits, as those of a tensor. Where two such functions are multiplied their errors come
-together, for which a bit more is asked of each. It passes a sum with what was loaded of no more,
-a residual. Other sums could cancel, a difference of what is rounded and what is not above all. What
-is reduced to a sum of n elements is off by n * 2^-24 of their magnitudes: where there are many,
-each may be off by as much as `SUMMED_BITS` allow. What f32 keeps, or another reduction or iteration
-takes, stays exact.
+to fewer bits, as those of a tensor. If two such functions are multiplied, their errors add, so each
+needs one bit more. An error also passes a sum with a loaded value of no more bits, a residual.
+Other sums could cancel, above all a difference of a rounded and an exact value. A reduction of n
+elements has an error of n * 2^-24 of their magnitudes: if there are many, each may have the error
+that `SUMMED_BITS` allows. Values stored in f32, or used by another reduction or iteration, stay
+exact.
 
 Why here: before anything counts instructions.
 """
@@ -29,12 +29,13 @@ from wsdsl.ir.types import F32, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
 
 RELAXED = ("exp", "gelu", "sigmoid", "silu", "tanh")
-"""The functions of which there are quicker ones."""
+"""The functions that have a faster approximation."""
 PASSING = ("neg", "abs", "relu", "min", "max", "where")
 EXACT = F32.significant_bits
 SUMMED_BITS, MANY = 15, 256
-"""Of each of so many elements, whose sum may be off by 2^-16 of their magnitudes. What is relaxed
-to so many bits is off by 2^-17."""
+"""Bits of each of at least `MANY` elements whose sum may have an error of 2^-16 of their
+magnitudes. An approximation to these bits has an error of 2^-17.
+"""
 
 
 def approximate_math(kernel: Kernel) -> Kernel:
@@ -65,7 +66,7 @@ def _needed_bits(kernel: Kernel) -> dict[Value, int]:
                 return EXACT
 
     def passed(op: Op, value: Value) -> int:
-        """What the op needs of the operand."""
+        """Return the bits of the operand that the op needs."""
         match op:
             case Store(tensor=tensor, value=stored) if value == stored:
                 return _bits(tensor)
@@ -84,7 +85,7 @@ def _needed_bits(kernel: Kernel) -> dict[Value, int]:
             case _:
                 return EXACT
 
-    # Uses come behind what they use, but those of another iteration, which a yield hands on.
+    # Uses follow definitions, except in the next iteration, which a yield forwards to.
     for op in reversed([*walk(kernel.body)]):
         for value in operands(op):
             needed[value] = max(needed.get(value, 0), min(_bits(value), passed(op, value)))
@@ -92,7 +93,7 @@ def _needed_bits(kernel: Kernel) -> dict[Value, int]:
 
 
 def _long_axes(kernel: Kernel) -> set[str]:
-    """Those along which sums have `MANY` elements: of a whole dimension, or of tiles by so many."""
+    """Return the axes along which sums have `MANY` elements: in a whole dimension, or in a tile."""
     known = dict(kernel.sizes)
     parts = {op.index.as_axis.name for op in kernel.of(ForTiles) if walks_a_part(op)}
     sizes = {name: axis.size or known.get(axis.dim, 0) for name, axis in axes_of(kernel).items()}
@@ -100,7 +101,7 @@ def _long_axes(kernel: Kernel) -> set[str]:
 
 
 def _relaxable(kernel: Kernel) -> set[Value]:
-    """What is made of a function that may be relaxed."""
+    """Return the values computed from a function that has an approximation."""
     found: set[Value] = set()
     for op in walk(kernel.body):
         if isinstance(op, Map) and (op.fn in RELAXED or found & {*op.args}):

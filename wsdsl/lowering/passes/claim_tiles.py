@@ -23,14 +23,15 @@ After:
       }
     }
 
-The first partition asks when its copies are under way: later than at the tile's begin, so that who
-has a long tile leaves the next one to others, and still early, as products have the ring's slots
-meanwhile. Each partition reads the answer when it is done with its tile. In a cluster the first CTA
-asks for all, whose partitions give the answer back to it; at its end it waits until they have.
+The first partition issues the claim when its copies are in flight: after the tile has begun, so
+that a CTA with a long tile leaves the next tile to other CTAs, and still early, since MMAs have the
+stages of the pipeline meanwhile. Each partition reads the response when its tile is complete. In a
+cluster the first CTA claims for all, and their partitions release the response to it; at its end it
+waits for these releases.
 
-In front of this pass each cluster does its own tile, which is as right: the loop has one turn.
+Before this pass each cluster computes its own tile, which is correct too: the loop has one trip.
 
-Why here: nobody looks at loops over tiles any more, and barriers are known before they are set up.
+Why here: no later pass reads loops over tiles, and barriers are known before they are initialized.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ def claim_tiles(kernel: Kernel) -> Kernel:
 
 @record
 class _Ring:
-    """Of answers, in each CTA; who has read them tells the first CTA of the cluster."""
+    """The pipeline of CLC responses in each CTA; readers release it to the first CTA of the
+    cluster.
+    """
 
     claims: Value
     full: Value

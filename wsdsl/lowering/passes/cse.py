@@ -1,5 +1,5 @@
-"""Say everything once: equal scalar computations are shared, unused ones dropped. What LLVM would
-fold is folded, so that the PTX still is the kernel's: loops of one turn, comparisons of numbers.
+"""Run CSE, DCE and constant folding on scalars (SCHEDULED). Loops of one trip and comparisons of
+numbers are folded, as LLVM would fold them, so that the PTX still is the kernel's.
 
 Before:
     %c64: i32 = constant(value=64)
@@ -10,8 +10,8 @@ After:
     %c64: i32 = constant(value=64)
     %t: i32 = map(fn="add", args=(%m, %c64))
 
-Only scalars are shared, also those that are read of tensors which nobody writes: a fragment that is
-computed again is cheaper than one that lives longer.
+CSE is limited to scalars, including loads of tensors that the kernel does not write: to compute a
+fragment again is cheaper than to keep it in registers.
 
 Why here: last, so that the kernel that is read, proved and emitted is the short one.
 """
@@ -41,7 +41,7 @@ def cse(kernel: Kernel) -> Kernel:
 
 
 def _hoist_constants(kernel: Kernel) -> Region:
-    """Scalar constants and sizes move in front of the partitions; they cost no register."""
+    """Move scalar constants and sizes before the partitions; they need no register."""
     known = (ops.Constant, ops.DimSize, ops.LaunchNarrowing)
     rest = rewrite(kernel.body, lambda op: () if type(op) in known else (op,))
     return (*kernel.of(*known), *rest)
@@ -71,7 +71,7 @@ def _fold(
 
 
 def _compared(op: ops.Map, numbers: Numbers, run: Bounds) -> bool | None:
-    """What a comparison of numbers says, or one of the bounds of a loop that runs."""
+    """Return the value of a comparison of numbers, or of the bounds of a loop that runs."""
     if op.fn not in ops.COMPARISONS:
         return None
     if all(v in numbers for v in op.args):
@@ -125,8 +125,8 @@ def _share(
 
 
 def _drop_unused(region: Region, used: set[Value]) -> Region:
-    """From the end on: who uses a value stands behind it. `used`: behind the region, and then in
-    it, too.
+    """Run DCE from the end to the start. `used`: the values used after the region, and then in it,
+    too.
     """
     kept: list[Op] = []
     for op in reversed(region):

@@ -1,4 +1,4 @@
-"""Leave out what nobody uses: values, loops that make nothing else, what a loop carries in vain.
+"""Run DCE (TILE): remove unused values, loops with unused results, and unused carried variables.
 
 Before:
     %r: bf16[m, n] = load(tensor=%R, index=(%m, %n))
@@ -15,7 +15,7 @@ After:
     }
     store(tensor=%C, index=(%m, %n), value=%y)
 
-Why here: first, so that nobody counts, loads or waits for it.
+Why here: first, so that no pass counts, loads or waits for dead values.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def without_unused(body: Region) -> Region:
 
 
 def _add_needed(body: Region, needed: set[Value]) -> None:
-    """What is needed for what is, each time round a loop a step further."""
+    """Add the operands of needed ops, one step further around a loop per call."""
     for op in reversed(body):
         if not _stays(op, needed):
             continue

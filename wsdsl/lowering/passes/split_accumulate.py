@@ -1,4 +1,4 @@
-"""Let threads add to sums that do not stay in tensor memory: products there begin anew.
+"""Add to accumulators outside of TMEM by threads: the MMAs in TMEM begin with zeros (TILE).
 
 Before:
     %scaled: f32[m, n] = map(fn="mul", args=(%x, %shrink))
@@ -7,12 +7,13 @@ After:
     %p: f32[m, n] = contract(a=%a, b=%b)
     %y: f32[m, n] = map(fn="add", args=(%scaled, %p))
 
-So it is with what a loop carries and does anything else with than add products to it; who computes
-has it in registers, unless it is changed in place (`updated_sums.py`). A loop that adds products to
-something else than zeros begins with zeros, and that is added behind it. Where products are summed
-in registers, the kernel stays as it is.
+This holds for a carried accumulator that a loop uses otherwise than as an MMA's: threads have it in
+registers, unless it is changed in place (`updated_sums.py`). A loop that accumulates to other
+values than zeros begins with zeros, and these values are added after it. Kernels with accumulators
+in registers are unchanged.
 
-Why here: products have been joined with what they are added to; next is asked where sums lie.
+Why here: `fuse_accumulators` has joined MMAs and accumulators; the memory of accumulators is
+decided next.
 """
 
 from __future__ import annotations
