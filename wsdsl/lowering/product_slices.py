@@ -1,22 +1,27 @@
-"""What the thread that multiplies does of a kernel's body, and what is left to compute, where sums
-cross between them in slots of tensor memory.
+"""Split the body between the partitions "mma" and "compute", with accumulators in stages of TMEM.
 
 Before:
+
     %acc = for_tiles(index=%k, init=(%zeros,), ...) { ... contract ... }
     store(tensor=%C, index=(%m, %n), value=%acc)
-After, of the partition "mma":
+
+After, in the partition "mma":
+
     %slot = producer_acquire(ring=%sum_ring)
     %acc = for_tiles(index=%k, init=(%zeros,), ...) { ... contract ... }
     sum_to_slot(slot=%slot, field=0, value=%acc)
     producer_commit(slot=%slot)
-and of the partition "compute":
+
+and in the partition "compute":
+
     %slot_1 = consumer_wait(ring=%sum_ring)
     %acc: f32[m, n] = slot_sum(slot=%slot_1, field=0, started=%any)
     store(tensor=%C, index=(%m, %n), value=%acc)
     consumer_release(slot=%slot_1)
 
-So it is in loops, whose products' sums threads take in each iteration. What is made of them and
-multiplied again goes back through slots in SMEM:
+Loops whose accumulators threads read in each iteration are split in the same way. An operand that
+threads compute from them goes back through stages in SMEM:
+
     %made = producer_acquire(ring=%ring_2)                                  (compute)
     store_to_slot(slot=%made, field=0, value=%p, summed=%t)
     producer_commit(slot=%made)
@@ -26,8 +31,8 @@ multiplied again goes back through slots in SMEM:
     %y = contract(a=%p_tile, b=%v)
     consumer_release(slot=%slot_2)
 
-The body is written once with all of this, and then cut: each partition keeps what it does with
-slots of its own, and what it needs for that.
+The body is first written with the ops of both, and then split: each partition keeps the ops on its
+stages, and the ops that these need.
 """
 
 from __future__ import annotations
@@ -51,7 +56,7 @@ from wsdsl.lowering.zero_trip_accumulate import StartedSums
 
 
 class TensorSlice(ConsumerSlice):
-    """The body with all slots, of both partitions; `sums` are those in tensor memory."""
+    """The body with the stages of both partitions; `sums` are those in TMEM."""
 
     def __init__(
         self, kernel: Kernel, loads: ProducerSlice, sums: tuple[SlotGroup, ...], namer: Namer
@@ -64,11 +69,11 @@ class TensorSlice(ConsumerSlice):
         self.axes = {v.as_axis.name: v for v in axes}
         self.counts = Counter(uses(kernel.body))
         self.multiplying: set[Value] = set()
-        """Slots of the thread that multiplies."""
+        """Stages of the partition "mma"."""
         self.slots: dict[int, Value] = {}
 
     def cut(self, body: Region) -> tuple[Region, Region]:
-        """What multiplies, and what computes."""
+        """Return the bodies of "mma" and "compute"."""
         changed = Updates(updates(self.loads.kernel), self.namer, self._slot_of)
         whole = changed.region(self.of(body))
         rings = {self.loads.rings[group.ring] for group in self.sums}
@@ -79,7 +84,7 @@ class TensorSlice(ConsumerSlice):
         multiplied = tuple(self._multiplied(whole))
         return without_unused(multiplied), without_unused(tuple(self._computed(whole)))
 
-    # The body with all slots ----------------------------------------------------------------------
+    # The body with all stages ---------------------------------------------------------------------
 
     def before(self, block: Region, place: int) -> list[Op]:
         made = list[Op]()
@@ -90,7 +95,7 @@ class TensorSlice(ConsumerSlice):
             if group.first == place:
                 made.append(acquire := self._acquired(group))
                 if self.is_updated(group):
-                    # Who computes writes to it first.
+                    # The partition "compute" writes to it first.
                     made.append(ops.ProducerCommit(slot=acquire.result, loc=acquire.loc))
         return made
 
@@ -107,7 +112,7 @@ class TensorSlice(ConsumerSlice):
         if own and place == last:
             handed = [v for v in yielded(block) if v.is_tile and v not in self.chains.continued]
             if handed:
-                # Piece by piece: a whole sum beside them would take their registers once more.
+                # By fragment: a whole accumulator in addition to them would double their registers.
                 made.append(ops.Materialize(values=tuple(dict.fromkeys(handed)), loc=own[-1].loc))
             made += (ops.ConsumerRelease(slot=self.slots[id(g)], loc=g.loc) for g in own)
         return made
@@ -116,7 +121,7 @@ class TensorSlice(ConsumerSlice):
         return [g for g in groups if g.block is block or g.block == block]
 
     def _filled(self, group: SlotGroup) -> list[Op]:
-        """By who computes."""
+        """Return the ops by which "compute" fills a stage."""
         acquire = ops.ProducerAcquire(**self.loads.taken(group))
         made = list[Op]([acquire])
         for field, edge in enumerate(group.edges):
@@ -127,7 +132,7 @@ class TensorSlice(ConsumerSlice):
         return [*made, ops.ProducerCommit(slot=acquire.result, loc=group.loc)]
 
     def _acquired(self, group: SlotGroup) -> ops.ProducerAcquire:
-        """For sums."""
+        """Acquire a stage for accumulators."""
         acquire = ops.ProducerAcquire(**self._slot(group))
         self.slots[id(group)] = acquire.result
         return acquire
@@ -139,11 +144,11 @@ class TensorSlice(ConsumerSlice):
         return dict(result=Value(self.namer.new("slot"), Slot()), loc=group.loc, **place)
 
     def is_updated(self, group: SlotGroup) -> bool:
-        """Whether threads change its sum in place."""
+        """Whether threads change its accumulator in place."""
         return any(edge.made in updates(self.loads.kernel) for edge in group.edges)
 
     def _slot_of(self, sum: Value) -> dict[str, Any]:
-        """The next one of the ring through which a loop's result is handed over."""
+        """Return the next stage of the pipeline of a loop's result."""
         group = next(g for g in self.sums if any(sum in edge.values for edge in g.edges))
         return self._slot(group)
 
@@ -161,7 +166,7 @@ class TensorSlice(ConsumerSlice):
             where = dict[str, Any](slot=wait.result, field=n, loc=edge.made.loc)
             yield ops.SlotSum(result=edge.values[0], started=started, **where)
 
-    # What each of them keeps ----------------------------------------------------------------------
+    # The ops of each partition -------------------------------------------------------------------
 
     def _multiplied(self, region: Region) -> Iterator[Op]:
         for op in region:
@@ -179,7 +184,7 @@ class TensorSlice(ConsumerSlice):
             yield self._without_sums(op)
 
     def _without_sums(self, op: Op) -> Op:
-        """A loop, but for the sums that it carries in tensor memory."""
+        """Return a loop without the accumulators that it carries in TMEM."""
         if not isinstance(op, ops.DimLoop):
             return op
         stay = [v not in self.chains.sums for v in op.args]

@@ -1,13 +1,16 @@
-"""Loops whose products are made of other products' results, on tensor memory: the thread that
-multiplies starts those of the next iteration before it waits for what threads make of this one's.
+"""Pipeline loops of back-to-back MMAs in TMEM: the first MMAs of the next iteration are issued
+before the wait for the operand that threads compute from this iteration's.
 
-Before, of the partition that multiplies:
+Before, in the partition "mma":
+
     for_range(index=%t, start=%c0, stop=%T, step=%c64, ...) {
       ... %s = contract(a=%q, b=%k) ...             first stage
       %made = consumer_wait(ring=%p_ring)
       ... %y = contract(a=%p, b=%v) ...             second stage
     }
+
 After:
+
     if(cond=%some) { ... %s0 = contract(a=%q, b=%k0) ... }
     for_range(index=%t, start=%c0, stop=%T, step=%c64, ...) {
       %next = map(fn="add", args=(%t, %c64))
@@ -16,10 +19,10 @@ After:
       ... %y = contract(a=%p, b=%v) ...
     }
 
-The tensor cores have the next scores while threads make an operand of these. A slot of a ring is
-taken in one stage alone, so that the slots of each ring come in their old order; and threads read
-the next sums before they wait for the last products of an iteration or behind it, so that one slot
-of each ring is enough. A loop whose first stage has a loop stays as it is.
+The tensor cores compute the next scores while threads compute an operand from these. Only one of
+the two loop stages takes the stages of a pipeline, so that these keep their order; and threads read
+the next accumulators before they wait for the last MMAs of an iteration, or after it, so that one
+stage per pipeline is enough. A loop whose first stage has a loop is unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from wsdsl.lowering.register_tiles import RegisterTile
 
 
 def made_rings(kernel: Kernel) -> frozenset[Value]:
-    """Of operands that threads make of sums in tensor memory."""
+    """Return the pipelines of operands that threads compute from accumulators in TMEM."""
     sums = {op.result for op in kernel.of(ops.Pipeline) if op.space == "TMEM"}
     found = set[Value]()
     for own in kernel.of(ops.Partition):
@@ -56,7 +59,7 @@ def _rings(members: Iterable[Op]) -> set[Value]:
 
 
 def turned_products(loop: ops.ForRange, made: frozenset[Value], builder: Builder) -> Region | None:
-    """The loop of the thread that multiplies, written anew; None where it stays as it is."""
+    """Return the pipelined loop of the partition "mma"; None if it is unchanged."""
     stages = _stages(loop, made)
     if stages is None:
         return None
@@ -79,7 +82,7 @@ def turned_products(loop: ops.ForRange, made: frozenset[Value], builder: Builder
 
 
 def _stages(loop: ops.ForRange, made: frozenset[Value]) -> tuple[Region, Region] | None:
-    """What is started an iteration ahead, and what is not; both may compute the same numbers."""
+    """Return the two stages of a loop; both may compute the same scalars."""
     body = loop.body[:-1]
     waits = [
         op
@@ -98,13 +101,13 @@ def _stages(loop: ops.ForRange, made: frozenset[Value]) -> tuple[Region, Region]
     shared = {op for op in body if op.pure and not any(v.is_tile for v in results_of(op))}
     first = [op for op in body if op not in second]
     inner = [*walk(tuple(first))]
-    # How often a loop of the first stage runs is known within an iteration alone.
+    # The trips of an inner loop of the first stage are known only within an iteration.
     if not second or any(isinstance(op, ops.ForRange) for op in inner):
         return None
     if not any(isinstance(op, ops.Contract) for op in inner):
         return None
     used = {v for op in second for v in (*operands(op), *used_inside(op))}
-    # Where a tile lies is what the last `axis_at` of its axis says, which no operand names.
+    # The last `axis_at` of its axis determines the place of a tile; no operand names it.
     both = {*makers(tuple(first), used), *(op for op in first if isinstance(op, ops.AxisAt))}
     carried = {*loop.args, *yielded(loop.body)}
     apart = [op for op in first if op not in shared]
@@ -115,7 +118,7 @@ def _stages(loop: ops.ForRange, made: frozenset[Value]) -> tuple[Region, Region]
 
 
 class TensorReads:
-    """The sums in one slot, that of `state`."""
+    """The accumulators in one stage, that of `state`."""
 
     def __init__(
         self,
@@ -123,7 +126,7 @@ class TensorReads:
         release: ops.MbarrierArrive | None,
         context: PartitionContext,
     ) -> None:
-        """`release`: what gives it back, unless something is stored there first."""
+        """`release`: the arrival that releases the stage, unless a store precedes it."""
         self.release, self.context = release, context
         self.started: dict[Value, Value] = {}
         self.pieces = {op.result: self._pieces(op) for op in members}
@@ -133,7 +136,7 @@ class TensorReads:
 
     @classmethod
     def of(cls, body: Region, context: PartitionContext) -> dict[Value, TensorReads]:
-        """By the sums: in both regions of a branch they may lie in the same slot."""
+        """Return the reads by accumulator: those of both regions of a branch may be in one stage."""
         if not any(isinstance(op, ops.SumInTensor) for op in walk(body)):
             return {}
         releases = {op.state: op for op in walk(body) if isinstance(op, ops.MbarrierArrive)}
@@ -156,7 +159,9 @@ class TensorReads:
         return found
 
     def begin(self, op: ops.SumInTensor, scalar: Callable[[Value], Value]) -> RegisterTile:
-        """The sum, whose pieces are read when they are asked for; `scalar`: what stands for one."""
+        """Return the accumulator, whose fragments are read on demand; `scalar` returns the value of
+        one.
+        """
         if op.started is not None:
             self.started[op.result] = scalar(op.started)
         return self.pieces[op.result]
@@ -193,14 +198,14 @@ class TensorReads:
         return b.make(ops.ZeroUnless, "sum", kind, x=sum, cond=started, loc=op.loc)
 
     def finish(self) -> None:
-        """What nobody asked for is read, too."""
+        """Read the fragments that are not read yet."""
         assert self.release is not None
         for pieces in self.pieces.values():
             pieces.all()
 
 
 def _is_fenced(members: Sequence[Op]) -> bool:
-    """Whether a fence has followed what threads last waited for."""
+    """Whether a fence follows the last wait of the threads."""
     for op in reversed(members):
         if isinstance(op, ops.Tcgen05Fence):
             return op.after

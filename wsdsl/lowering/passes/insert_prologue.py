@@ -1,4 +1,4 @@
-"""Begin the kernel: set up the mbarriers, share out the registers, elect the loading thread.
+"""Begin the kernel: initialize mbarriers, allot registers, elect the loading thread (SCHEDULED).
 
 Before:
     %full: mbarrier<4> = allocate_mbarriers(label="full", arrivals=1)
@@ -23,9 +23,9 @@ After:
       ...
     }
 
-All this may happen while the kernel in front on the stream still runs; what follows must not. But
-where a load partition only copies tensors of `Schedule.pdl_independent`, it goes on, and each other
-partition waits for itself:
+The prologue may run while the previous kernel on the stream still runs; later accesses must not. A
+load partition that only copies tensors of `Schedule.pdl_independent` does not wait; then each other
+partition waits separately:
 
     sync_cta()
     partition(role="load", registers=56) {
@@ -44,8 +44,8 @@ partition waits for itself:
       ...
     }
 
-Where a load partition asks early for what it will load (`lowering/early_loads.py`), every partition
-waits for itself likewise, the load partition behind that:
+If a load partition prefetches its first tiles to L2 (`lowering/early_loads.py`), every partition
+waits separately, the load partition after the prefetch:
 
     partition(role="load", registers=40) {
       setmaxnreg(count=40, increase=False)
@@ -54,18 +54,17 @@ waits for itself likewise, the load partition behind that:
       elect() { ... copies ... }
     }
 
-What is loaded in parts, by another thread of a load partition's warpgroup, waits in any case.
+Loads in parts, by another thread of a load partition's warpgroup, wait in any case.
 
-The next kernel may start once all CTAs have waited: what is constant to it, no other kernel than
-this one may still be writing. With `Schedule.launch_pdl=False` it starts when they have ended.
+The next kernel may start after all CTAs have waited: only this kernel may then still write tensors
+that are constant to the next one. With `Schedule.launch_pdl=False` it starts when all have ended.
 
-Where CTAs of a cluster reach for each other's SMEM all of them meet instead, before the first does.
-That takes longer, so it is done while the kernel in front still runs; where they share rows of a
-kernel without products, while the first loads are under way.
+If CTAs of a cluster access each other's SMEM, all of them synchronize before the first access. This
+takes longer, so it is done while the previous kernel still runs; in a memory-bound kernel whose
+rows they share, while the first loads are in flight.
 
-Tensor memory is allocated in front of the partitions, where all threads meet, and freed behind
-them, when they have met again. Of a pair of CTAs both meet, and the partition that multiplies does
-so in the first of them alone.
+TMEM is allocated before the partitions, where all threads synchronize, and freed after they have
+synchronized again. Both CTAs of a pair do so, and only the first has a partition that issues MMAs.
 
 Why here: all barriers and tensor maps are known.
 """
@@ -141,8 +140,8 @@ def insert_prologue(kernel: Kernel) -> Kernel:
 
 
 def _meeting(body: Region) -> Region:
-    """The cluster meets once the first loads are asked for, in front of what is sent then. They are
-    asked for in order: what nobody writes ptxas would load behind the barrier.
+    """Synchronize the cluster after the first loads, before the first transfer. The loads are in
+    order: ptxas would otherwise move loads of read-only tensors after the barrier.
     """
     first = next(i for i, op in enumerate(body) if any(map(reaches_others, walk((op,)))))
     loads = (i for i, op in enumerate(body[:first]) if isinstance(op, ops.LoadGlobal))
@@ -154,7 +153,7 @@ def _meeting(body: Region) -> Region:
 
 
 def _by_leader(kernel: Kernel, op: ops.Partition) -> Region:
-    """What a thread of the first CTA of a pair does for both."""
+    """Return the body for a thread of the first CTA of a pair, which issues MMAs for both."""
     b = Builder(Namer.of(kernel))
     with b.region() as first:
         leads = b.map("eq", b.rank(), b.integer(LEADER), type=FLAG, wish="leads")

@@ -1,4 +1,4 @@
-"""Give circular buffers their SMEM and mbarriers, and turn slot operations into waits and copies.
+"""Allocate SMEM and mbarriers of pipelines, and lower their ops to waits and copies (PARTITIONED).
 
 Before:
     %slot = producer_acquire(ring=%ring, state=%s)
@@ -9,16 +9,16 @@ After:
     mbarrier_arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384)
     tma_load(map=%a_map, coordinates=(%m_start, %k_start), shared=%slots, state=%s, barriers=%full)
 
-A full barrier takes one arrival of each producer, with the bytes that it expects; where threads
-copy (tensors that TMA cannot take) each of them arrives once its part is written. An empty barrier
-takes one arrival of each consumer warpgroup, and as many from each other CTA of the cluster that
-gets a part of its tiles from here. Of a tile that is multicast each CTA copies its part, and
-expects the whole; at its end it waits until all slots have been given back.
+A full barrier has one arrival per producer, with the expected bytes; if threads copy
+(TMA-incompatible tensors), each thread arrives after its part is written. An empty barrier has one
+arrival per consumer warpgroup, and one more per warpgroup of each other CTA of the cluster that
+receives a part of its tiles from this CTA. Each CTA copies its part of a multicast tile, and
+expects the whole; at its end it waits until all stages have been released.
 
-The thread that multiplies on tensor memory commits: that gives back the slots that its products
-read, to all who copied to them, or hands over those that they write (`lowering/tmem_loop.py`).
+The thread that issues MMAs in TMEM commits: a commit releases the stages that the MMAs read, to all
+CTAs that copied to them, or commits the stages that they write (`lowering/tmem_loop.py`).
 
-Why here: states are explicit; products next read tiles at known places.
+Why here: states are explicit; MMAs next read tiles at known addresses.
 """
 
 from __future__ import annotations
@@ -67,12 +67,14 @@ class _Rings(RingUses):
         self.producers = placed_ring.Producers.of(kernel)
         self.now = 0  # The place of the partition that is converted.
         self.multiplies = self.stores_scales = self.of_all = False
-        """Whether it multiplies on tensor memory, or writes scales there; by one of all threads."""
+        """Whether the partition issues MMAs in TMEM, or writes scale factors there; one thread of
+        all.
+        """
         self.in_tensors = TensorRings(kernel, self.builder, self.sizes)
         self.divided = divided(kernel)
         self.joint, self.held_axes = joint_rings(kernel), halved_axes(kernel, self.axes)
         self.leader: Value | None = None
-        """Of a pair: the CTA on whose barriers of a joint ring all arrive."""
+        """The CTA of a pair on whose barriers of a joint pipeline both CTAs arrive."""
 
     def kernel_without_rings(self) -> Kernel:
         for op in self.kernel.body:
@@ -93,7 +95,7 @@ class _Rings(RingUses):
         return self.kernel.with_body(self.builder.declared(tuple(body)))
 
     def partition(self, op: ops.Partition) -> ops.Partition:
-        """Its body, behind what is known from its rank in the cluster."""
+        """Return the partition with its body, after the values that depend on its rank."""
         self.multiplies, self.stores_scales = op.role == "mma", op.role == "scale"
         self.of_all = self.multiplies and bool(clears(op))
         loads = [inner for inner in walk(op.body) if isinstance(inner, ops.LoadToSlot)]
@@ -118,20 +120,24 @@ class _Rings(RingUses):
         self.declare(op, total, offsets, (filled, released))
 
     def place_parts(self, op: ops.Pipeline) -> None:
-        """Each thread gives a slot back: nothing else says that all have read."""
+        """Allocate a pipeline in parts: each thread releases a stage, as no barrier follows its
+        reads.
+        """
         offsets, (total, lines) = subtile_offsets(op.layouts[0], op.parts, self.sizes)
         slot, beside = (total, lines) if total else (lines, 0)
         self.declare(op, slot, (offsets,), (1, op.consumers * placed_ring.THREADS), beside)
         self.parts[op.result] = op.parts
 
     def place_sums(self, op: ops.Pipeline) -> None:
-        """All that is sent is expected at once; each warpgroup gives it back to each sender."""
+        """Allocate the stage that a cluster reduction receives; each warpgroup releases it to each
+        sender.
+        """
         bytes = sum(tile_bytes(tile, self.sizes) for tile in op.layouts[0])
         self.declare(op, op.senders * bytes, ((),), (1, op.senders * op.consumers))
 
     def place_in_tensor_memory(self, op: ops.Pipeline) -> None:
-        """Sums are there when the products are complete, and given back by each warp. Scales and
-        operands each warp has written, and the products that take them give them back.
+        """Allocate a pipeline in TMEM. MMAs commit accumulators, and each warp releases them. Each
+        warp commits scale factors and operands, and the MMAs release them.
         """
         columns, offsets = self.in_tensors.place(op)
         warps, stores = WARPS * self.sides(op), self.producers.stores.get(op.result, 0)
@@ -140,12 +146,12 @@ class _Rings(RingUses):
         self.barriers(op, columns, None, offsets, arrivals)
 
     def sides(self, op: ops.Pipeline) -> int:
-        """CTAs whose threads arrive for a slot."""
+        """Count the CTAs whose threads arrive for a stage."""
         return PAIR if op.result in self.joint else 1
 
     @property
     def both(self) -> Value | None:
-        """Whom a commit tells, if not one's own CTA."""
+        """The mask of CTAs that a commit arrives at, if not this CTA alone."""
         return self.builder.integer(BOTH) if self.joint else None
 
     def commit(self, barriers: Value, state: Value, multicast: Value | None) -> None:
@@ -187,7 +193,7 @@ class _Rings(RingUses):
         return self.builder.shared(op.result.name.replace("ring", what), Shared(bytes, op.depth))
 
     def releases(self, ring: Value) -> int:
-        """Arrivals of a consumer for a slot."""
+        """Count the arrivals of a consumer for a stage."""
         if self.in_tensor_memory(ring):
             return WARPS
         if ring in self.released_by_threads:
@@ -195,8 +201,8 @@ class _Rings(RingUses):
         return WARPS if self.read_by_threads(ring) else 1
 
     def read_by_threads(self, ring: Value) -> bool:
-        """Whether there are values in its slots that threads read: each warp then says for itself
-        that it has them. Of products all warps know when they are over.
+        """Whether threads read values in its stages: each warp then releases a stage after its
+        reads. All warps wait for the MMAs that read a stage.
         """
         beside = any(held == ring for held, _, _ in self.boxes)
         return ring in self.elements or (beside and ring not in self.copied)
@@ -205,7 +211,7 @@ class _Rings(RingUses):
         return ring in self.rings and isinstance(self.rings[ring].shared.type, Columns)
 
     def is_stored(self, ring: Value) -> bool:
-        """Whether threads fill its slots, in tensor memory."""
+        """Whether threads fill its stages, in TMEM."""
         return self.in_tensor_memory(ring) and self.producers.by_stores(ring)
 
     def region(self, region: Region) -> Region:
@@ -264,7 +270,7 @@ class _Rings(RingUses):
                 b.add(with_regions(op, self.region))
 
     def carried(self, op: ops.Loop | ops.Yield) -> Op:
-        """Slots that are carried are so by their states, behind all else."""
+        """Replace carried stages by their states, after all other carried values."""
 
         def states(values: tuple[Value, ...]) -> tuple[Value, ...]:
             slots = (self.placed[v][1] for v in values if v in self.placed)
@@ -276,8 +282,9 @@ class _Rings(RingUses):
         return with_fields(op, **held, body=self.region(op.body))
 
     def written(self, ring: Value, state: Value) -> None:
-        """Each thread says for itself that it has written: nothing else tells that all have come
-        past the wait for the slot."""
+        """Let each thread arrive after its writes: no barrier shows that all threads have passed
+        the wait for the stage.
+        """
         self.builder.arrive(self.rings[ring].full, state, each_thread=True)
 
     def release(self, op: ops.ConsumerRelease) -> None:
@@ -335,7 +342,7 @@ class _Rings(RingUses):
         return not by_threads and self.producers.whole_warpgroup(self.now)
 
     def place_of(self, slot: Value, field: int = 0) -> tuple[placed_ring.PlacedRing, Value, int]:
-        """A field of a slot: its ring, the slot's state, and where the field begins."""
+        """Return the pipeline and state of a stage, and the offset of one of its fields."""
         held, ring = self.slots[slot], self.rings[self.slots[slot].ring]
         assert held.state is not None
         return ring, held.state, ring.offsets[held.layout][field]

@@ -1,4 +1,4 @@
-"""Turn tiles into fragments in the registers of warpgroups, and products into wgmmas.
+"""Lower tiles to fragments in registers of warpgroups, and contractions to MMAs.
 
 Before:
     %acc = for_range(index=%k, ..., init=(%zeros,), args=(%x: f32[m, n],)) {
@@ -19,11 +19,11 @@ After:
     %sum: frag<f32[64x256]> = wgmma_wait(pending=0, accumulators=(%acc3,))
     ... 64 columns at a time: convert, write to SMEM, start a TMA store ...
 
-Each compute warpgroup takes its share of the row axes, or of the column axes (`Partition.share`).
-Elementwise work is emitted piece by piece as stores (or loops) ask for it. A tile that products add
-to is never filled with zeros: its first product overwrites what the registers held.
+Each compute warpgroup has its part of the row axes, or of the column axes (`Partition.share`).
+Elementwise ops are emitted per fragment, on demand of stores or loops. An accumulator is never
+filled with zeros: its first MMA overwrites the registers.
 
-Why here: slots have become waits and known places, loops run over numbers.
+Why here: stages have become waits and known addresses, and loops iterate over numbers.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def lower_tiles(kernel: Kernel) -> Kernel:
 
 
 class _Lowering:
-    """One partition. `env` holds tiles as pieces, `sums` those that products add to."""
+    """The lowering of a partition. `env` has tiles as fragments, `sums` has accumulators."""
 
     def __init__(self, kernel: Kernel, partition: ops.Partition, builder: Builder) -> None:
         self.builder = builder
@@ -85,13 +85,13 @@ class _Lowering:
         self.tiles: dict[Value, ops.TileInShared] = {}
         self.parts: list[EpilogueOperands | ClusterExchange] = []
         self.in_place: list[RegisterTile] = []
-        """Operands that threads read in slots which are not given back yet."""
+        """Operands that threads read in stages that are not released yet."""
         self.unpublished = False
-        """Whether they have written to slots since they told the tensor cores."""
+        """Whether threads have written to stages since the last fence for the tensor cores."""
         self.zeros = tiles_of_zeros(partition.body)
         self.in_tensor_memory = TensorReads.of(partition.body, self.context)
         self.sums_read: dict[Value, TensorReads] = {}
-        """By the state of a slot, as it was read last."""
+        """The last reads of a stage, by its state."""
 
     def partition(self, body: Region) -> Region:
         with self.builder.region() as members:
@@ -115,13 +115,13 @@ class _Lowering:
         return self.env[value]
 
     def make(self, values: Iterable[Value]) -> None:
-        """What is asked for in a region is made in front of it."""
+        """Compute before a region the tiles that it uses."""
         for value in values:
             if value in self.env or value in self.sums:
                 self.pieces(value).all()
 
     def scalar(self, value: Value) -> Value:
-        """What stands for a scalar: itself, unless a tile was reduced to it."""
+        """Return the value of a scalar: itself, unless it is the reduction of a tile."""
         return self.env[value].get(0, 0) if value in self.env else value
 
     # Ops ------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class _Lowering:
         self.parts = outer
         for pieces in self.env.values():
             if id(pieces) not in known:
-                pieces.tensor = None  # Nobody asks behind a region for what is still to be read.
+                pieces.tensor = None  # No use after a region reads the tensor.
 
     def op(self, op: Op) -> None:
         match op:
@@ -223,7 +223,7 @@ class _Lowering:
             self.context.shared_rows.remember(op, self.env[made[0]], self.pieces)
 
     def plain(self, op: Op) -> None:
-        """Element by element, or of scalars alone."""
+        """Lower an elementwise op, or an op of scalars."""
         made, swap = results_of(op), [v for v in operands(op) if v in self.env]
         if made and (swap or made[0].is_tile):
             self.env[made[0]] = elementwise.compute(op, self.context, self.pieces)
@@ -235,13 +235,14 @@ class _Lowering:
         self.builder.add(replace_operands(op, {v: self.scalar(v) for v in swap}))
 
     def is_read(self, state: Value) -> bool:
-        """Whether a slot of sums goes back when they have been read."""
+        """Whether the last read of its accumulators releases a stage."""
         reads = self.sums_read.get(state)
         return reads is not None and reads.release is not None
 
     def finish_reading(self) -> None:
-        """All that is read in slots is read, and what is written shown, before one is given back:
-        each warp says so for itself, and to TMA and the tensor cores."""
+        """Finish all reads of stages, and fence all writes, before one is released: per warp, for
+        TMA and for the tensor cores.
+        """
         for pieces in self.in_place:
             pieces.all()
         if self.in_place or self.unpublished:
@@ -249,7 +250,7 @@ class _Lowering:
         self.in_place, self.unpublished = [], False
 
     def addend(self, value: Value | None, kind: Type) -> Accumulated:
-        """What products add to: a tile that others have added to, zeros, or other values."""
+        """Return an accumulator: of earlier MMAs, empty for zeros, or with other values."""
         if value in self.sums:
             if [v.name for v in uses(self.context.partition.body)].count(value.name) > 1:
                 self.pieces(value)  # Its registers are taken over.
@@ -265,7 +266,7 @@ class _Lowering:
         self.stores.store(with_fields(op, index=index), self.pieces)
 
     def read_first(self, tensors: set[Value]) -> None:
-        """What is still to be read from these tensors is read before they are overwritten."""
+        """Read the rest of the tiles of these tensors before a store overwrites them."""
         for pieces in list(self.env.values()) if tensors else ():
             if pieces.tensor in tensors:
                 pieces.all()
@@ -274,7 +275,7 @@ class _Lowering:
 
     @contextmanager
     def inner(self) -> Generator[list[Op]]:
-        """Collect the ops of a body, outside of which its tiles are not visible."""
+        """Collect the ops of a body; its tiles are not visible after it."""
         tiles = dict(self.context.tiles)
         with self.context.shared_rows.region(), self.builder.region() as members:
             yield members
@@ -285,7 +286,7 @@ class _Lowering:
         op = with_fields(op, start=of(op.start), stop=of(op.stop), step=of(op.step))
         carries = zip(op.args, lasts, strict=True)
         summed = [last.is_tile and stays_with_products(op, arg, last) for arg, last in carries]
-        # By the state of a slot that is carried, that of the one that the next iteration has.
+        # The state of the next iteration's stage, by the state that a stage is carried with.
         read = {inner.state for inner in op.body if isinstance(inner, ops.TileInShared)}
         slots = {arg: last for arg, last in zip(op.args, lasts, strict=True) if last in read}
         sums_only = {v for v, is_sum in zip(op.init, summed, strict=True) if is_sum}
@@ -317,7 +318,7 @@ class _Lowering:
 
     def branch(self, op: ops.If) -> None:
         b = self.builder
-        # Products in flight outlast a branch that has none of its own.
+        # MMAs stay in flight across a branch without MMAs.
         multiplies = any(isinstance(inner, (ops.Contract, ops.ForRange)) for inner in walk((op,)))
         if multiplies or not self.products.in_flight:
             self.products.settle(op.loc)
