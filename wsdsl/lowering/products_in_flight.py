@@ -1,6 +1,4 @@
-"""Loops whose products are still in flight when their next iteration begins: see
-`schedule_products`.
-"""
+"""Loops whose MMAs are in flight when the next iteration begins: see `schedule_products`."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ from wsdsl.lowering.split_k_rules import grows
 
 @dataclasses.dataclass(frozen=True)
 class InFlight:
-    """A loop all of whose products add to what it carries, and whose slots are given back an
-    iteration late. `rings` are those of the slots that an iteration gives back, in order.
+    """A loop whose MMAs all add to carried accumulators, and whose stages are released one
+    iteration late. `rings` are the pipelines of the stages that an iteration releases, in order.
     """
 
     loop: ops.ForRange
@@ -35,7 +33,7 @@ class InFlight:
         rings: Mapping[Value, ops.Pipeline],
         depths: Mapping[ops.Contract, int],
     ) -> InFlight | None:
-        """None where products are not left in flight. `depths`: what each product sums over."""
+        """Return None if MMAs do not stay in flight. `depths`: the contraction of each MMA."""
         body = loop.body[:-1]
         taken = {op.result: op.ring for op in body if isinstance(op, ops.ConsumerWait)}
         at = [i for i, op in enumerate(body) if isinstance(op, ops.Contract)]
@@ -50,9 +48,9 @@ class InFlight:
             if op.depth or op.blocks or not _half(op, depths.get(op, 0)):
                 return None
         held = tuple(taken[op.slot] for op in given_back)
-        # An iteration waits for its own slots while it holds the last one's: both fit the ring.
-        # Where CTAs fill slots for each other a slot is free once all of them have given it back:
-        # with fewer slots than that the late release loses 1 % (8192 cubed, sustained, H100).
+        # An iteration waits for its stages while the last iteration's are in use: the pipeline has
+        # both. A multicast stage is free after all CTAs have released it: with fewer stages the
+        # late release loses 1 % (8192 cubed, sustained, H100).
         for ring, count in Counter(held).items():
             if rings[ring].depth < 2 * count * num_peers(rings[ring].multicast):
                 return None
@@ -65,8 +63,8 @@ class InFlight:
         depths: Mapping[ops.Contract, int],
         behind: Sequence[Op],
     ) -> None:
-        """The loop, then `behind`, then what gives back the last slots. `blocks`: of 64 rows, in
-        which a product is started; `depths`: what it sums over.
+        """Emit the loop, then `behind`, then the last releases. `blocks`: the blocks of 64 rows in
+        which an MMA is issued; `depths`: its contraction.
         """
         loop = self.loop
         b.loc = loop.loc
@@ -96,10 +94,9 @@ class InFlight:
     def _in_halves(
         self, blocks: Mapping[ops.Contract, int], depths: Mapping[ops.Contract, int], b: Builder
     ) -> list[Op | None]:
-        """The body without what gives slots back, and None where the last iteration's are: behind
-        half of the products. A warpgroup can not run far ahead of the tensor cores: behind all of
-        them it would come to the wait when most of what it has started is done, and slots would
-        be given back late.
+        """Return the body without releases, and None in the place of the last iteration's: after
+        half of the MMAs. A warpgroup cannot run far ahead of the tensor cores: after all MMAs it
+        would reach the wait when most of them are complete, and release stages late.
         """
         given_back = _given_back(self.loop)
         body = [op for op in self.loop.body[:-1] if op not in given_back]
@@ -124,8 +121,8 @@ class InFlight:
 
 
 def _given_back(loop: ops.ForRange) -> list[ops.ConsumerRelease]:
-    """What gives back the slots that products read. Beside computed operands threads read others,
-    which they are done with in front of the products.
+    """Return the releases of stages that MMAs read. With transformed operands threads read other
+    stages, before the MMAs.
     """
     products = [i for i, op in enumerate(loop.body) if isinstance(op, ops.Contract)]
     computed = any(_is_computed(op) for op in loop.body if isinstance(op, ops.Contract))
@@ -134,7 +131,7 @@ def _given_back(loop: ops.ForRange) -> list[ops.ConsumerRelease]:
 
 
 def _half(op: ops.Contract, depth: int) -> int:
-    """Of what a product sums over, in whole steps of the tensor cores."""
+    """Return half of the contraction of an MMA, in whole steps of the tensor cores."""
     step = k_step(op.dtype)
     return depth // step // 2 * step
 
@@ -144,9 +141,9 @@ def _is_computed(op: ops.Contract) -> bool:
 
 
 def _are_made_late(loop: ops.ForRange, products: Sequence[ops.Contract]) -> bool:
-    """Whether each computed operand is made when its product begins: of no other product, for it
-    alone, and of elements along what is summed over. Without those, such as those of a factor that
-    rows have, both halves may be the same registers.
+    """Whether each transformed operand is computed when its MMA is issued: from no other MMA, for
+    this MMA alone, and from elements along the contraction axis. Otherwise, as for a factor per
+    row, both halves may have the same registers.
     """
     made, counts = definers(loop.body), Counter(uses(loop.body))
     if any(isinstance(op, ops.CommitProducts) for op in loop.body):
@@ -176,9 +173,9 @@ def _one_by_one(
     depths: Mapping[ops.Contract, int],
     b: Builder,
 ) -> list[Op | None]:
-    """A body's products, of computed operands, in two groups: while the tensor cores have one of
-    them, the other one's operands are computed, in registers of their own. A single product is
-    two, each over half of what it sums over.
+    """Split MMAs with transformed operands in two groups: while the tensor cores compute one,
+    threads compute the other's operands, in separate registers. A single MMA is split in two halves
+    of its contraction.
     """
     made: list[Op | None] = []
     late = _behind_the_first(body[: body.index(products[0])])
@@ -198,8 +195,8 @@ def _one_by_one(
 
 
 def _behind_the_first(before: Sequence[Op]) -> list[Op]:
-    """What gives back the slots that threads read, with the loads that stand behind it: its fence
-    waits for all that is on its way from memory, which a product in flight may hide.
+    """Return the releases of stages that threads read, with the loads after them: the fence waits
+    for all loads in flight, which an MMA in flight may hide.
     """
     released = [i for i, op in enumerate(before) if isinstance(op, ops.ConsumerRelease)]
     if not released:
@@ -213,7 +210,7 @@ def _behind_the_first(before: Sequence[Op]) -> list[Op]:
 
 
 def _adds_only(loop: ops.ForRange) -> bool:
-    """Whether nothing in a body reads what its products add up."""
+    """Whether no op of a body reads its accumulators."""
     inside = [op for op in walk(loop.body) if isinstance(op, ops.Contract)]
     if any(map(_is_computed, inside)) and not _are_made_late(loop, inside):
         return False

@@ -136,7 +136,7 @@ class TensorReads:
 
     @classmethod
     def of(cls, body: Region, context: PartitionContext) -> dict[Value, TensorReads]:
-        """Return the reads by accumulator: those of both regions of a branch may be in one stage."""
+        """Return the reads by accumulator; those of both regions of an `if` may be in one stage."""
         if not any(isinstance(op, ops.SumInTensor) for op in walk(body)):
             return {}
         releases = {op.state: op for op in walk(body) if isinstance(op, ops.MbarrierArrive)}

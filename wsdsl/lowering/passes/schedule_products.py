@@ -1,7 +1,7 @@
-"""Decide which products are in flight while threads do something else, and when slots go back.
+"""Pipeline MMAs in loops: keep them in flight during other work, and delay releases (PARTITIONED).
 
-**A loop whose products only add to what it carries** leaves them in flight: its slots are given
-back an iteration later, when nothing reads them any more.
+**A loop whose MMAs only add to carried accumulators** leaves them in flight: its stages are
+released one iteration later, when no MMA reads them.
 
 Before:
     %acc2 = for_range(index=%k, ..., init=(%acc0,), args=(%acc1,)) {
@@ -27,13 +27,13 @@ After:
     %any = map(fn="gt", args=(%stop, %zero))
     consumer_release(slot=%last, pred=%any)
 
-The tensor cores then have the next products before the last ones are done. Half of an iteration's
-products, by blocks of 64 rows, are started in front of the release, the others behind it. In
-ping-pong the next partition's products queue up behind this one's last. A ring that is too short
-for the slots of two iterations gives them back at once.
+The next MMAs are then issued before the last ones are complete. Half of an iteration's MMAs, by
+blocks of 64 rows, are issued before the release, the others after it. In ping-pong the next
+partition's MMAs follow this partition's last one. A pipeline with fewer stages than two iterations
+need releases them at once.
 
-Where operands are decoded in registers, each half of an iteration's products is in flight while the
-other half's operand is made: half of what a single product sums over.
+If operands are transformed in registers, each half of an iteration's MMAs is in flight while the
+other half's operand is computed: half of the contraction of a single MMA.
 
 Before:
     consumer_release(slot=%packed_slot)
@@ -48,14 +48,13 @@ After:
     consumer_release(slot=%before, pred=%more)
     %acc3 = contract(a=%x, b=%w, acc=%begun, depth=(32, 64))
 
-Operands are cut where products are, and made when these begin, so that the second half's registers
-are written when what the last iteration has in flight no longer reads them. The loop carries them.
-A slot that threads read goes back under the first half's product: they wait at its fence for all
-that they read, and for what they load.
+Operands are split where MMAs are, and computed when these are issued, so that the second half's
+registers are written after the last iteration's MMAs have read them. The loop carries them. A stage
+that threads read is released during the first half's MMA: its fence waits for all reads and loads.
 
 **MMAs of fp8 deeper than the promotion interval** (`Schedule.mma_promotion_interval`) are issued in
-parts of the contraction, each with accumulators of its own: the tensor cores have the next
-piece while one is added in f32, and a slot of several lines is waited for once.
+parts of the contraction, each with separate accumulators: the tensor cores compute the next part
+while threads add one in f32, and the wait for a stage of several lines is one.
 
 Before:
     %sum = contract(a=%a, b=%b)
@@ -71,8 +70,8 @@ After:
     consumer_release(slot=%slot)
     %total = map(fn="add", args=(%before1, %sum2))
 
-**Products that are read at once**, as promoted ones are, let their row blocks follow one another in
-one accumulator, where all that becomes of them is elementwise.
+**MMAs whose results are read at once**, as promoted ones are, compute their row blocks one after
+another in one accumulator, if all uses are elementwise.
 
 Before:
     %sum = contract(a=%a, b=%b)
@@ -84,11 +83,11 @@ After:
     materialize(values=(%total,), but_last=True)
     consumer_release(slot=%slot)
 
-A promoted sum of 128 x 128 a warpgroup then takes 192 registers, not 256. While one consumer adds,
-the tensor cores have the other's product.
+A promoted accumulator of 128 x 128 per warpgroup then needs 192 registers, not 256. While one
+consumer adds, the tensor cores compute the other's MMA.
 
-**A loop whose products are made of computed operands** computes the next iteration's operands while
-the tensor cores work on this one's products.
+**A loop of MMAs with transformed operands** computes the next iteration's operands while the tensor
+cores compute this iteration's MMAs.
 
 Before:
     %acc5, %top5 = for_range(index=%t, start=%c0, stop=%size_T, step=%c128, ...) {
@@ -116,23 +115,22 @@ After:
       yield(...)
     }
 
-It has two stages. The first makes the operands of
-an iteration, by products of their own or of what is loaded; the second multiplies them. The second
-stage of an iteration runs beside the first one of the next: products are started as soon as what
-they read is there, first those that need nothing but slots, and waited for where their results are
-read. What stands between the stages is carried in registers: the computed operand, and the sum that
-it is added to, once that is scaled.
+The loop has two stages. The first computes the operands of an iteration, from other MMAs or from
+loads; the second has the MMAs that read them. The second stage of an iteration runs together with
+the first stage of the next: MMAs are issued as soon as their operands are ready, first those that
+only need pipeline stages, and threads wait for them at the first use of their results. Registers
+carry the values between the stages: the transformed operand, and its scaled accumulator.
 
-An iteration is there twice if some of its tiles need masks: at the end of the dimension, or where
-a `where` selects by the order of two indices (`lowering/loop_stages.py`). Each copy is one piece,
-so that ptxas can put what follows a product (scaling, conversion) beside the exponentials.
+An iteration is emitted twice if some of its tiles need masks: at the end of the dimension, or where
+a `where` selects by the order of two indices (`lowering/loop_stages.py`). Each copy is one block,
+so that ptxas can interleave the ops after an MMA (scaling, conversion) with the exponentials.
 
-With `Schedule.order_barriers` consumers who share a tile start these products one after another:
-each waits for the one in front before its products of an iteration, and hands over behind them, so
-that one makes operands while another's products run (`lowering/order_barriers.py`).
+With `Schedule.order_barriers` consumers of one tile issue these MMAs one after another: each waits
+for the consumer before it, and arrives for the next after its MMAs, so that one computes operands
+while another's MMAs run (`lowering/order_barriers.py`).
 
-**What a loop multiplies its products by**, and loads through no slot, is loaded an iteration ahead:
-nothing hides the way to GMEM after the wait for a product.
+**Factors of accumulators** that threads load without a pipeline are loaded one iteration ahead: no
+other work hides the latency of GMEM after the wait for an MMA.
 
 Before:
     %acc3 = for_range(index=%k, start=%c0, ..., step=%c128, init=(%acc0,), args=(%acc1,)) {
@@ -154,20 +152,20 @@ After:
       ...
     }
 
-What is computed from such a load comes first, so that the next value can take the registers of the
-last one. The load behind the last iteration finds zeros outside the tensor, or what nobody asks
-for. What does not change is loaded in front of the loop, and nothing is carried that differs from
-column to column: it takes too many registers beside the sums. Two consumers load before a product
-begins, which gives the loads the longest time (block scales on an H200: 0.91 of cuBLAS without
-scales, else 0.78). Of three, two keep the tensor cores busy meanwhile, so the third begins its own
-product first (0.96, else 0.86). Beside operands that threads read in slots they stand behind the
-fence in front of which a slot goes back, as it waits for all loads that a thread has begun. Who
-decodes operands for others loads such values likewise.
+Uses of such a load come first, so that the next value can have the same registers. The load after
+the last iteration reads zeros outside the tensor, or unused values. Loop-invariant loads are moved
+before the loop, and no values are carried that differ by column: they need too many registers in
+addition to accumulators. Two consumers load before an MMA is issued, which gives the loads the
+longest time (block scale factors on an H200: 0.91 of cuBLAS without scale factors, otherwise 0.78).
+Of three consumers, two keep the tensor cores busy, so the third issues its MMA first (0.96,
+otherwise 0.86). If threads also read operands in stages, the loads follow the fence before a
+release, which waits for all loads in flight. A partition that transforms operands loads such values
+in the same way.
 
-A loop with computed operands is left as it is if its first stage has no products, depends on what
-its second one makes, or has loops.
+A loop with transformed operands is unchanged if its first stage has no MMAs, depends on results of
+its second stage, or has loops.
 
-Why here: on tiles, before stages and parities of slots are threaded through the loops.
+Why here: on tiles, before states of pipelines are carried through the loops.
 """
 
 from __future__ import annotations
@@ -227,7 +225,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
                         builder.loc, stage = op.loc, LoopStages(op, op.body[:-1], (), (), (), {})
                         MaskedLoop(stage, builder, dict(kernel.sizes), None, known).emit()
                     elif kept is not None:
-                        # The next partition may start when the last products have been started.
+                        # The next partition may begin when the last MMAs have been issued.
                         order = [x for x in ahead[:1] if isinstance(x, ops.NamedBarrierArrive)]
                         kept.emit(builder, blocks, depths, order)
                         del ahead[: len(order)]
@@ -269,14 +267,14 @@ def schedule_products(kernel: Kernel) -> Kernel:
 
 
 def _takes_products(loop: ops.ForRange) -> bool:
-    """Whether a loop has products; or adds to what it carries what others multiply in tensor memory
-    for it (the loop over output tiles carries nothing).
+    """Whether a loop has MMAs, or adds the results of MMAs in TMEM to carried values (the loop over
+    output tiles carries none).
     """
     taken = (ops.Contract, ops.SlotSum) if loop.args else (ops.Contract,)
     return any(isinstance(op, taken) for op in loop.body)
 
 
 def _takes_sums(loop: ops.ForRange) -> bool:
-    """In each iteration, with nothing but this loop around it."""
+    """Whether each iteration reads accumulators in TMEM, without another loop inside."""
     inner = any(isinstance(op, ops.ForRange) for op in loop.body)
     return not inner and any(isinstance(op, ops.SlotSum) for op in loop.body)
