@@ -1,13 +1,12 @@
-"""Which values cross through slots of circular buffers, and which of them share one: a decision.
+"""Assign the values that cross between partitions to pipelines, and to fields of stages (TILE).
 
-The tiles that products consume come through slots, and so does what an operand is computed from,
-if it lies as the operand does. Loads of one block (one region) whose uses lie together share a
-slot, if when the first is needed it can be known where the others lie: one barrier then says that
-all are there. Where a slot is held while others are taken, as around an inner loop, they come from
-different rings, since the inner one turns round while the outer is held. So do the operands of a
-product that is made of another one's results (`link`: how many such products come before it): its
-slot is taken later, and given back later. What products are scaled by lies beside their operands,
-where these share one slot.
+The operands of MMAs come through pipeline stages, and so do the inputs of a transformed operand
+that have its layout. Loads of one block (one region) whose uses are adjacent share a stage, if the
+addresses of all are known when the first is needed: one barrier then covers all. A stage that is in
+use while others are taken, as around an inner loop, belongs to another pipeline, since the inner
+pipeline wraps around meanwhile. So do the operands of back-to-back MMAs (`link`: the number of MMAs
+before): their stage is taken later, and released later. Scale factors of operands are in the stage
+of the operands, if these share one.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from wsdsl.schedule import Schedule
 
 @dataclass(eq=False)
 class SlotGroup:
-    """Edges that share a slot, by field, in the block whose first op is `block[0]`. `first` and
+    """Edges that share a stage, by field, in the block whose first op is `block[0]`. `first` and
     `last` are positions in the block: the ops that use the tiles lie between them.
     """
 
@@ -49,7 +48,7 @@ class SlotGroup:
     edges: list[Edge]
     link: int = 0
     nesting: int = 0
-    """0 if no other slot is taken while one of its slots is held, else one more than those'."""
+    """0 if no other stage is taken while one of its stages is in use, else one more than theirs."""
 
     @property
     def ring(self) -> int:
@@ -75,7 +74,7 @@ class SlotGroup:
 
     @property
     def operands(self) -> tuple[Edge, ...]:
-        """What lies in panels."""
+        """Return the edges whose tiles are panels."""
         return tuple(edge for edge in self.edges if not edge.box)
 
     @property
@@ -88,7 +87,7 @@ class SlotGroup:
 
     @property
     def is_innermost(self) -> bool:
-        """Whether no slot is taken while one of its ring is held."""
+        """Whether no stage is taken while one of its pipeline is in use."""
         return self.edges[0].depth == "stages"
 
     @property
@@ -97,7 +96,7 @@ class SlotGroup:
 
     @cached_property
     def held(self) -> range:
-        """Places at which consumers hold the slot: the tiles may be read by threads, too."""
+        """Return the indices at which consumers use the stage; threads may read the tiles, too."""
         read = (edge.values for edge in self.edges if "compute" in edge.consumers)
         return self.held_by({value for values in read for value in values})
 
@@ -113,12 +112,12 @@ class SlotGroup:
 
     @property
     def key(self) -> tuple[int, int, int, int, bool]:
-        """Of its ring: they are declared in this order."""
+        """The sort key of its pipeline: pipelines are declared in this order."""
         return self.nesting, *self.ends
 
     def joins(self, before: SlotGroup) -> bool:
-        """Whether the two may share a slot: it is known, where the other one's is filled, what goes
-        into it.
+        """Whether the two may share a stage: the addresses of one are known where the other's stage
+        is filled.
         """
         if self.ends != before.ends or _apart(self.block, before.last, self.first):
             return False
@@ -129,7 +128,7 @@ class SlotGroup:
         return needed_before(self.block, before.first, index) is not None
 
     def goes_on_beside(self, other: SlotGroup) -> bool:
-        """Whether who holds the slot takes no notice of the other's: another partition fills, or
+        """Whether uses of the stage are independent of the other's: another partition fills or
         reads it.
         """
         one, another = ((s.producer, s.consumer) for s in (self, other))
@@ -144,8 +143,8 @@ def operand_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
 
 
 def loads_by_warpgroups(kernel: Kernel) -> bool:
-    """Whether anything fills slots that takes a warpgroup, whose further warps have threads of
-    their own: of scales another thread takes care.
+    """Whether a whole warpgroup fills the stages. Its other warps have single-thread roles; another
+    thread loads scale factors.
     """
     return any(group.loads for group in operand_slots(kernel) if group.consumer != "scale")
 
@@ -163,7 +162,7 @@ def operand_slots_in(kernel: Kernel, body: Region) -> tuple[SlotGroup, ...]:
 
 
 def layouts_of(groups: Iterable[SlotGroup]) -> dict[int, list[tuple[Tile, ...]]]:
-    """What slots hold, by their ring."""
+    """Return the layouts of stages, by the pipeline."""
     found: dict[int, list[tuple[Tile, ...]]] = {}
     for group in groups:
         known = found.setdefault(group.ring, [])
@@ -173,7 +172,7 @@ def layouts_of(groups: Iterable[SlotGroup]) -> dict[int, list[tuple[Tile, ...]]]
 
 
 class _Finder:
-    """`out` of slots, but for operands, are these tensors; `around` an op is this loop."""
+    """`out`: tensors that go through stages only as operands; `around`: the loop around an op."""
 
     def __init__(self, kernel: Kernel, body: Region) -> None:
         self.multiplied, self.decoded = multiplied(kernel), decoded(kernel)
@@ -189,7 +188,7 @@ class _Finder:
         self.by_rows = shared_role(kernel, kernel.schedule or Schedule()) == "rows"
 
     def groups_in(self, block: Region) -> list[SlotGroup]:
-        """In the order in which their slots are taken."""
+        """Return the groups in the order in which their stages are taken."""
         merged = self.merged(block)
         found: list[tuple[int, list[SlotGroup]]] = []
         for i, op in enumerate(block):
@@ -206,22 +205,22 @@ class _Finder:
                 group.first = min(group.first, *(block.index(e.made) for e in beside), group.last)
                 group.edges += beside
             found.append((group.first, [group]))
-        # A slot held around a loop is taken before the loop's own.
+        # A stage in use around a loop is taken before the loop's stages.
         found.sort(key=lambda f: (f[0], -f[1][0].nesting))
         return [group for _, groups in found for group in groups]
 
     def merged(self, block: Region) -> list[SlotGroup]:
-        """Those of the block; that share a slot as one."""
+        """Return the groups of the block; edges that share a stage are one group."""
         merged: list[SlotGroup] = []
         for group in sorted(self.groups(block), key=lambda group: group.first):
             before = next((m for m in reversed(merged) if m.ends == group.ends), None)
             if before and group.joins(before):
                 before.last = max(before.last, group.last)
-                # Of loads that are alike the slot has one tile, where the last of them stands.
+                # The stage has one tile for equal loads, at the index of the last.
                 (edge,) = group.edges
                 known = next((e for e in before.edges if e.values == edge.values), edge)
                 before.edges = [*(e for e in before.edges if e is not known), known]
-                # Panels begin at multiples of more than what lies beside them.
+                # Panels need a larger alignment than other fields.
                 before.edges.sort(key=lambda e: e.box is not None)
             else:
                 merged.append(group)
@@ -247,7 +246,7 @@ class _Finder:
                 yield SlotGroup(block, at[0], at[-1], [edge], min(links[i] for i in at))
 
     def of_scales(self, block: Region, links: list[int]) -> Iterator[SlotGroup]:
-        """What products multiply operands by, on its way to threads and to tensor memory."""
+        """Return the scale factors of operands, on their way to threads and to TMEM."""
         for op in block:
             for value in results_of(op):
                 if value not in self.scales:
@@ -273,7 +272,7 @@ class _Finder:
         users = (o for o in walk(block) if value in operands(o) and not regions(o))
         alike = [v for v in self.alike(block, op) if (v in self.multiplied) == (consumer == "mma")]
         return Edge(
-            # A tile that a product takes as it is has a slot of its own.
+            # A tile that is an untransformed operand has a separate stage.
             values=tuple(alike),
             made=op,
             producer=producer,
@@ -286,26 +285,26 @@ class _Finder:
         )
 
     def alike(self, block: Region, op: Op) -> tuple[Value, ...]:
-        """What the block's loads of the same tile give."""
+        """Return the results of the block's loads of one tile."""
         if not isinstance(op, Load):
             return results_of(op)
         loads = (o for o in block if isinstance(o, Load))
         return tuple(o.result for o in loads if (o.tensor, o.index) == (op.tensor, op.index))
 
     def computed_from(self, block: Region) -> dict[Value, Role]:
-        """What computed operands are made of, element by element, of loads of this block that lie
-        as the operand does; and who makes them of it.
+        """Return the elementwise inputs of transformed operands among the loads of this block with
+        the operand's layout, and the partition that computes the operand.
         """
         own = {v: op for op in block for v in results_of(op)}
         found: dict[Value, Role] = {}
         for op in walk(block):
             for operand, other in ((op.a, op.b), (op.b, op.a)) if isinstance(op, Contract) else ():
                 if operand in self.handed_back:
-                    continue  # Who computes loads for itself.
+                    continue  # The partition "compute" loads it.
                 by: Role = "decode" if operand in self.decoded.tiles else "compute"
                 for value, made in made_of((operand,), own, is_elementwise):
                     if isinstance(made, Load) and value not in self.multiplied:
-                        # What others read as well is not given to one partition alone.
+                        # A tile that other partitions also read is not assigned to one alone.
                         fits = by == "compute" or value in self.decoded.inside
                         if fits and self.lies_like(made, operand, other):
                             found[value] = by
@@ -329,8 +328,8 @@ class _Finder:
         )
 
     def settle(self, group: SlotGroup, ring: int, alone: bool) -> None:
-        """By which ring the edges go, and who reads them; `alone`: consumers read no other slot in
-        the block.
+        """Assign pipelines and consumers to edges; `alone`: consumers read no other stage in the
+        block.
         """
         in_place = self.read_in_place(group) if alone else set[Value]()
         for n, edge in enumerate(group.edges):
@@ -341,8 +340,8 @@ class _Finder:
             group.edges[n] = dataclasses.replace(edge, ring=ring, depth=depth)
 
     def read_in_place(self, group: SlotGroup) -> set[Value]:
-        """Operands that threads read too, where the slot has them. Not where it would be held
-        around other slots, or taken before it is known what is in it.
+        """Return the operands that threads also read from their stage: not if it would be in use
+        around other stages, or taken before its addresses are known.
         """
         block, found = group.block, set[Value]()
         operands_in = [edge for edge in group.edges if edge.consumers == ("mma",)]
@@ -361,7 +360,7 @@ class _Finder:
         return set() if any(map(regions, within)) or unknown or beside else found
 
     def lies_as_fragments(self, edge: Edge) -> bool:
-        """Whether a fragment has rows and columns as the slot's lines are."""
+        """Whether the rows of a fragment are the lines of the stage."""
         if edge.producer != "load":
             return False
         last, axes = edge.load.last, edge.layout.axes
@@ -375,8 +374,8 @@ def _multiplies(op: Op, value: Value) -> bool:
 
 
 def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[int] | None:
-    """Places, from `first` on, of the ops that make `values` and would have to stand in front of
-    it; None where one of them can not, since it stores or takes slots.
+    """Return the indices, from `first` on, of the ops that compute `values` and would have to
+    precede it; None if one of them cannot, since it stores or takes stages.
     """
     found = makers(block[first:], values)
     if any(isinstance(op, (Contract, Store)) for op in walk(found)):

@@ -1,13 +1,13 @@
-"""Which partition runs what, and the table of what crosses between partitions.
+"""Assign ops to partitions, and list the edges between partitions (TILE).
 
     %a: load -> mma; SMEM f16[m, k]; k, pipeline 0 (stages)
     %acc: mma -> store; registers f32[m, n]; k -> tile
 
-Both are found out once, of the TILE kernel. What goes through SMEM has a slot (`slots` decides
-which values share one), whoever makes it. On sm_90a the same warpgroups run all roles but `load`
-and `decode`, and what crosses between these stays in registers; where a card has tensor memory, one
-thread issues products, and what they make or take from others lies there. Indices and other scalars
-cross nowhere: who needs them computes them for itself.
+Both are computed once, from the TILE kernel. Values in SMEM have a pipeline stage, for any producer
+(`buffer_assignment` decides which values share one). On sm_90a the same warpgroups run all roles
+except `load` and `decode`, and values between these stay in registers; with TMEM, one thread issues
+MMAs, and their inputs and results are there. Indices and other scalars do not cross: each partition
+computes the scalars that it needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wsdsl.schedule import Schedule
 @once
 def assign_partitions(kernel: Kernel) -> Mapping[Op, Role]:
     """For every op but loops and conditions, which several partitions walk. An epilogue is
-    `compute`'s, and so are loads that no slot is filled with.
+    `compute`'s, and so are loads without a pipeline.
     """
     crossing = [edge for group in _slots(kernel) for edge in group.edges]
     loaded = {v for edge in crossing if edge.producer == "load" for v in edge.values}
@@ -53,7 +53,7 @@ def assign_partitions(kernel: Kernel) -> Mapping[Op, Role]:
 
 @once
 def edges(kernel: Kernel) -> tuple[Edge, ...]:
-    """Those through slots first."""
+    """Return all edges, those through stages first."""
     through = (edge for group in _slots(kernel) for edge in group.edges)
     return (*through, *_without_slots(kernel))
 
@@ -64,7 +64,7 @@ def _slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
 
 
 def _without_slots(kernel: Kernel) -> Iterator[Edge]:
-    """From one role to another without a slot. Constants cross as little as scalars."""
+    """Yield edges without a pipeline. Neither constants nor scalars cross."""
     roles, made = assign_partitions(kernel), kernel.definers
     around = {op: at[-1].index if at else None for op, at in with_loops(output_nest(kernel)[1])}
     readers = dict[Value, dict[Role, Op]]()
@@ -85,7 +85,7 @@ def _without_slots(kernel: Kernel) -> Iterator[Edge]:
 
 
 def _sources(values: Iterable[Value], made: Makers) -> Iterator[Value]:
-    """What values are that loops and conditions hand on."""
+    """Yield the values that loops and conditions forward."""
 
     def after(value: Value) -> list[Value]:
         match made[value]:

@@ -1,20 +1,20 @@
-"""Finish a tile all at once: each piece's CTA sums and stores a part of the columns.
+"""Run the split-K fixup in parallel: each split's CTA reduces and stores a part of the columns.
 
     store(tensor=%partials, index=(%m_piece, %n_piece), value=%acc)
     named_barrier_sync(barrier=8, num_warpgroups=2)
     semaphore_arrive(tensor=%flags, index=(%flag,), wrap=%twice)
     semaphore_wait(tensor=%flags, index=(%flag,), count=%parts)
     for_range(index=%j, start=%part, stop=%num, step=%parts) {  # an `if` where one part is all
-      ... the columns 32 j and on of all pieces, summed in their order ...
-      ... what is done with the whole sums, for as many columns ...
+      ... reduce the columns from 32 j on over all splits, in their order ...
+      ... the epilogue, for these columns ...
     }
     named_barrier_sync(barrier=8, num_warpgroups=2)
     semaphore_arrive(tensor=%flags, index=(%flag,), wrap=%twice, release=False)
 
-A flag counts the pieces that have left their sums, then those that are done with them; the last one
-makes it 0 again. Nobody who waits misses that it was high enough: it has not been counted as done.
+A semaphore counts the splits that have stored their accumulators, then those that have read them;
+the last one resets it. No waiting split misses the count: its own read is not counted yet.
 
-**In a cluster** the CTAs that share a contraction each sum and store a slice.
+**In a cluster** the CTAs that split a contraction each reduce and store a slice.
 
 Before:
     splitk_fixup(sums=(%acc,), slot=%slot, begin=%begin, end=%end, contraction="K",
@@ -28,11 +28,11 @@ After:
       %sum: f32[m, n_slice] = cluster_reduce(sums=(%acc,), part=%part, sharing=2, ring=%sums_ring)
       store(tensor=%C, index=(%m, %n_slice), value=%sum)
 
-Sums go from registers to the other CTAs' SMEM: nothing is written to GMEM, and nobody but the
+Accumulators go from registers to the other CTAs' SMEM: nothing is written to GMEM, and only the
 cluster waits.
 
-**Sums of columns**, of which each piece has a line, the first piece's CTA adds up and stores, while
-the others go (`sums_of_lines.py`).
+**Column sums**, one row per split, are reduced and stored by the first split's CTA
+(`column_sums.py`).
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ from wsdsl.lowering.split_k_workspace import Partials, Place
 
 NARROW = 8
 TURN_COLUMNS = 32
-"""As long as it takes to read so many columns, loads are under way."""
+"""Columns whose reads take as long as the latency of a load."""
 MOST_AT_ONCE = 16
-"""Pieces that are loaded before the first is needed, ..."""
+"""Splits that are loaded before the first is needed, ..."""
 ROOM = {1: 208, 2: 208, 3: 136, 4: 88}
-"""... in registers of one of so many consumers. What it holds of the tile's sums is not free: ptxas
-keeps it for the next tile's.
+"""... in registers, by the number of consumers. Registers of the tile's accumulators are not free:
+ptxas keeps them for the next tile.
 """
 
 
 @dataclass(frozen=True)
 class Slicing:
-    """How so many pieces share out a tile's columns. `sums`: elements of all its sums; `least`:
-    columns of a slice, at the least.
+    """The distribution of a tile's columns to splits. `sums`: elements of all its accumulators;
+    `least`: the least columns of a slice.
     """
 
     rows: int
@@ -86,7 +86,7 @@ class Slicing:
         columns, least = self.columns, self.least
         lines = (64, 32, 16, NARROW) if columns % 16 == 0 else (56, 40, 24, NARROW)
         fitting = [w for w in lines if columns % w == 0 and (w >= least or columns % least)]
-        # Registers hold the whole and one piece, at the least.
+        # Registers have at least the total and one split.
         held = [w for w in fitting if 2 * max(1, self._each(w)) <= self._room]
         return min(held or fitting[-1:] or [columns], key=self._columns_of_time)
 
@@ -95,17 +95,17 @@ class Slicing:
         return turns * (width + -(-self.splits // self.at_once(width)) * TURN_COLUMNS)
 
     def at_once(self, width: int) -> int:
-        """Pieces of which a slice is loaded at the same time, beside the whole."""
+        """Splits whose slices are in registers at the same time, in addition to the total."""
         fitting = self._room // max(1, self._each(width))
         return max(1, min(MOST_AT_ONCE, fitting - 1))
 
     @property
     def _room(self) -> int:
-        """Registers of a thread beside the tile's sums."""
+        """Registers per thread in addition to the tile's accumulators."""
         return ROOM[self.consumers] - self.sums // (128 * self.consumers)
 
     def _each(self, width: int) -> int:
-        """Registers of a thread for a piece of a slice."""
+        """Registers per thread for a slice of a split."""
         return self.rows * width // (128 * self.consumers)
 
 
@@ -120,7 +120,7 @@ class ParallelReduction:
     """Of one tile."""
 
     def __init__(self, partials: Partials, op: ops.SplitkFixup, splits: int, height: int) -> None:
-        """`height`: rows of a piece whose threads have a row each, if rows are reduced; else 0."""
+        """`height`: rows of a fragment with a row per thread, if rows are reduced; else 0."""
         self.height = height
         assert op.part is not None and op.parts is not None
         self.partials, self.op, self.splits = partials, op, splits
@@ -146,8 +146,8 @@ class ParallelReduction:
         partials.arrive(flags, flag, wrap=wrap, release=False)
 
     def finish_columns(self, places: list[Place]) -> None:
-        """By the CTA of the first piece; by all where each goes over its part again, but for what
-        is stored beside that.
+        """Run the epilogue in the CTA of the first split; in all CTAs, except other stores, if each
+        iterates over its part again.
         """
         b, op = self.builder, self.op
         of = SumsOfLines(self.partials, self.height, self.first, self.parts, self.splits)
@@ -196,7 +196,7 @@ class ParallelReduction:
         )
 
     def whole(self, number: int, like: Value, own: Place, column: Value) -> Value:
-        """The sum over all pieces, the first one first, of `like`'s columns from `column` on."""
+        """Return the total over all splits, in order, of `like`'s columns from `column` on."""
         b, partials, kind = self.builder, self.partials, like.as_tile
         zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "nothing")
         total = b.add(ops.Full(result=b.value("total", kind), value=zero)).result
@@ -218,7 +218,7 @@ class ParallelReduction:
         return partials.over_pieces(self.parts, at_once, total, add_more)
 
     def piece(self, number: int, like: Value, piece: Value, column: Value, outside: Value) -> Value:
-        """What a piece has left. One that does not exist lies outside of the tensor, and is 0."""
+        """Load the accumulators of a split; those of a missing split are 0 (out of bounds)."""
         b, partials = self.builder, self.partials
         line = partials.line(like, b.map("add", self.first, piece, wish="other"))
         exists = b.map("lt", piece, self.parts)
@@ -236,7 +236,7 @@ def columns_of(partials: Partials, op: ops.SplitkFixup) -> Axis:
 def slice_at(
     partials: Partials, op: ops.SplitkFixup, width: int, offset: Value, starts: Mapping[str, Value]
 ) -> tuple[Value, list[Value]]:
-    """An axis of `width` columns, `offset` behind the tile's first, and the whole sums along it."""
+    """An axis of `width` columns, `offset` after the tile's first, and the totals along it."""
     b, columns = partials.builder, columns_of(partials, op)
     name = b.namer.new(f"{columns.name}_slice")
     axis = Value(name, dataclasses.replace(columns, name=name, size=width))
@@ -255,7 +255,7 @@ def narrower(value: Value, name: str, other: str) -> Value:
 
 
 def narrowed(op: ops.SplitkFixup, name: str, axis: Value, wholes: list[Value]) -> Region:
-    """What is done with the sums, for the columns of a slice."""
+    """Return the epilogue for the columns of a slice."""
     swap = dict(zip(op.args, wholes, strict=True))
     made = [v for inner in walk(op.body) for v in (*results_of(inner), *bound(inner))]
     for value in made:
@@ -270,7 +270,7 @@ def narrowed(op: ops.SplitkFixup, name: str, axis: Value, wholes: list[Value]) -
 
 
 def _ending(region: Region, axis: Value, whole: Value) -> Region:
-    """Where a tile ends is asked of the whole tile."""
+    """Take the end of a slice from the whole tile."""
 
     def change(op: Op) -> tuple[Op]:
         ends = isinstance(op, ops.End) and op.axis == axis
@@ -282,7 +282,7 @@ def _ending(region: Region, axis: Value, whole: Value) -> Region:
 def finish_in_cluster(
     partials: Partials, op: ops.SplitkFixup, starts: Mapping[str, Value]
 ) -> ops.Pipeline:
-    """Returns the ring; `starts`: where the tile begins along each axis."""
+    """Return the pipeline; `starts`: the first index of the tile along each axis."""
     assert op.part is not None
     b, columns = partials.builder, columns_of(partials, op)
     width = columns.size // op.sharing

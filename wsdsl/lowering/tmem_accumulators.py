@@ -1,14 +1,14 @@
-"""Sums of products that lie in tensor memory: which values cross there from the thread that
-multiplies to those who compute, and in which slots.
+"""Assign accumulators in TMEM to pipelines, from the thread that issues MMAs to the threads that
+read them (TILE).
 
     %acc = for_tiles(index=%k, ...) { ... contract ... }     mma
     store(tensor=%C, index=(%m, %n), value=%acc)             compute
 
-Sums that one block of the kernel has, an output tile or an iteration of a loop, share a slot of a
-circular buffer, unless products are made of them: those that follow come in a ring of their own. So
-do sums of a loop before which a block has sums that threads read after the loop. A ring has two
-slots, where there are columns for them: products of a tile run while the sums of the
-one before are read.
+Accumulators of one block of the kernel, an output tile or an iteration of a loop, share a stage of
+a pipeline. Accumulators of the second of back-to-back MMAs have a separate pipeline. So have those
+of a loop after which threads read accumulators of the block around it. A pipeline has two stages,
+if there are columns for them: MMAs of a tile run while threads read the accumulators of the tile
+before.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class _Groups:
         return {made: before.get(init, n) for made, init in carried}
 
     def joins(self, before: SlotGroup, link: int, n: int) -> bool:
-        """Whether what the n-th op makes may lie beside a group's sums: nobody takes these sooner,
-        nor takes other sums meanwhile.
+        """Whether the accumulators of the n-th op may be in a group's stage: no op reads the
+        group's before, nor other accumulators meanwhile.
         """
         between = before.block[before.first : n + 1]
         values = {edge.values[0] for edge in before.edges}
@@ -128,8 +128,8 @@ def _unread(block: Region, groups: Iterable[SlotGroup]) -> bool:
 def given_back_late(
     kernel: Kernel, operands: Iterable[SlotGroup], sums: Iterable[SlotGroup]
 ) -> set[int]:
-    """Rings of slots that products give back behind the last sums that they hand over: nothing
-    tells then that they have arrived.
+    """Return the pipelines of stages that MMAs release after the last commit of accumulators: no
+    wait then shows that these arrivals are complete.
     """
     changed = updates(kernel)
     ends = [*sums]
@@ -143,8 +143,8 @@ def given_back_late(
 
 
 def _follows(sums: SlotGroup, group: SlotGroup, changed: Mapping[Op, Update]) -> bool:
-    """Whether sums are handed over behind the place where the slot is given back; those that are
-    `changed` are so in the loop that adds to them.
+    """Whether accumulators are committed after the release of the stage; those that are `changed`
+    are committed in the loop that adds to them.
     """
     if sums.block is group.block:
         return sums.last >= group.last and not any(edge.made in changed for edge in sums.edges)
@@ -153,8 +153,8 @@ def _follows(sums: SlotGroup, group: SlotGroup, changed: Mapping[Op, Update]) ->
 
 
 def multiplying_warps(kernel: Kernel) -> int:
-    """Of the partition of the thread that multiplies: the next warp of a load warpgroup, unless all
-    of that copy, or there is none; or a warpgroup that clears in slots what lies beside a part of a
+    """Return the warps of the partition "mma": the next warp of a load warpgroup, unless all of its
+    warps copy; or a warpgroup that clears the rest of stages with a part of a
     dimension.
     """
     own = copied_operands(kernel) or summed_parts(kernel) or not loads_by_warpgroups(kernel)
@@ -180,7 +180,7 @@ def sum_columns(kernel: Kernel, tile: Tile, sizes: Sizes) -> int:
 
 
 def slot_columns(kernel: Kernel, sizes: Sizes) -> dict[int, int]:
-    """By ring of sums, what a slot has."""
+    """Map pipelines of accumulators to the columns of a stage."""
     found = dict[int, int]()
     for group in sum_slots(kernel):
         own = sum(sum_columns(kernel, edge.layout, sizes) for edge in group.edges)
@@ -189,7 +189,7 @@ def slot_columns(kernel: Kernel, sizes: Sizes) -> dict[int, int]:
 
 
 def scale_columns_of(kernel: Kernel, sizes: Sizes) -> int:
-    """Of all slots of scales, or of those that are copied."""
+    """Count the columns of all stages of scale factors, or of those that are copied."""
     copied = (e for g in operand_slots(kernel) if g.consumer == "mma" for e in g.edges if e.box)
     stored = SCALES_BUFFERED * scale_slot_columns(kernel, sizes)
     return stored + sum(_scale_columns(edge, sizes) for edge in copied)

@@ -1,13 +1,12 @@
-"""Sums that threads change in place between the products that add to them.
+"""Accumulators in TMEM that threads change in place between MMAs (TILE).
 
     %scaled: f32[m, D] = map(fn="mul", args=(%acc, %shrink))
     %y: f32[m, D] = contract(a=%p, b=%v, acc=%scaled)
 
-A loop carries such a sum from zeros on, makes something of it element by element, and adds products
-to that whose operand threads make in the same iteration: these wait for the threads in any case. So
-the sum stays in tensor memory. Of its ring there is one slot, which goes to and fro: products are
-over, threads have changed what lies there, products go on with it. In the first iteration threads
-write what they make of zeros.
+A loop carries such an accumulator from zeros on, applies an elementwise function, and adds an MMA
+whose operand threads compute in the same iteration: the MMA waits for the threads in any case. So
+the accumulator stays in TMEM. Its pipeline has one stage, which alternates: MMAs are complete,
+threads change it, MMAs continue. In the first iteration threads write the function of zeros.
 
 Of a loop of both partitions, before:
     %sum = for_tiles(index=%t, init=(%zeros,), args=(%acc,)) {
@@ -50,8 +49,8 @@ from wsdsl.record import record
 
 @record
 class Update:
-    """What a loop carries at a `place`, as `arg`: `ops` change it, and the `product` is added to
-    what they make.
+    """The carried variable `arg` at index `place` of a loop: `ops` change it, and `product` adds to
+    their result.
     """
 
     place: int
@@ -98,7 +97,7 @@ def _updates(loop: ops.DimLoop, n: int, counts: Mapping[Value, int]) -> Iterator
 
 
 SlotOf = Callable[[Value], dict[str, Any]]
-"""Of the ring of a loop's result: what an op says that takes its next slot."""
+"""Return the fields of the op that takes the next stage of a loop result's pipeline."""
 
 
 class Updates:
@@ -128,14 +127,14 @@ class Updates:
         body, late = list[Op](), list[Op]()
         for inner in op.body[:-1]:
             if not isinstance(inner, ops.ConsumerRelease):
-                # Handed over behind what goes back: it tells that this has arrived.
+                # Committed after the release, whose arrival it shows to be complete.
                 body, late = [*body, *late], []
             if isinstance(inner, ops.Contract) and inner.result == update.product.result:
                 sum = op.result[update.place]
                 there = {v for before in body for v in results_of(before)}
                 handed = [v for v in yielded(op.body) if v in there and v.is_tile]
                 if handed:
-                    # What they are made of takes registers.
+                    # Their inputs need registers.
                     body.append(ops.Materialize(values=tuple(dict.fromkeys(handed)), loc=op.loc))
                 multiplied, late = self.multiply(inner, self.slot_of(sum))
                 body += [*self.change(update, changed, self.slot_of(sum)), *multiplied]

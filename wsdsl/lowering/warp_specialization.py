@@ -66,8 +66,8 @@ class ProducerSlice:
     def of(
         self, block: Region, names: frozenset[str] = frozenset(), handed: tuple[Value, ...] = ()
     ) -> Region:
-        """The block with nothing but slots being filled with the tensors of these names, and what
-        they and the values `handed` on need.
+        """Return the block with only the ops that fill stages with the named tensors, and the
+        inputs of these and of the values `handed` to the next iteration.
         """
         groups, made, needed = self.of_block(block), list[Op](), set(handed)
         ends = bool(block) and isinstance(block[-1], ops.Yield)
@@ -83,7 +83,7 @@ class ProducerSlice:
         return tuple(reversed(made))
 
     def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
-        """What is done with slots in front of this place in their block."""
+        """Return the ops on stages before this index of their block."""
         return [op for g in groups if g.first == place for op in self._fill(g, names)]
 
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
@@ -114,7 +114,7 @@ class ProducerSlice:
     def _loop(
         self, op: ops.DimLoop, names: frozenset[str], wanted: list[int]
     ) -> ops.DimLoop | None:
-        """With as much of what it carries as is wanted behind it, or needed in it."""
+        """Return the loop with the carried variables `wanted` after it, or needed in it."""
         asked, carried = bool(wanted), set(wanted)
         while True:
             kept = sorted(carried)
@@ -131,7 +131,7 @@ class ProducerSlice:
         return with_fields(op, result=result, init=init, args=args, body=inner)
 
     def _fill(self, group: SlotGroup, names: frozenset[str]) -> list[Op]:
-        """Nothing, if no slot of the ring has anything of these tensors."""
+        """Fill a stage; return no ops if the pipeline has none of these tensors."""
         if not names & loaded_tensors(g for g in self.groups if g.ring == group.ring):
             return []
         acquire = ops.ProducerAcquire(**self.taken(group))
@@ -148,7 +148,7 @@ class ProducerSlice:
         return [*made, ops.ProducerCommit(slot=slot, loc=group.loc)]
 
     def taken(self, group: SlotGroup) -> dict[str, Any]:
-        """A slot, as the op says that takes it."""
+        """Return the fields of the op that takes a stage."""
         slot, layout = Value(self.namer.new("slot"), Slot()), self.layouts[group.ring]
         place = dict(ring=self.rings[group.ring], layout=layout.index(group.layout))
         return dict(result=slot, loc=group.loc, **place)
@@ -177,7 +177,7 @@ class ProducerSlice:
         value = Value(new("block"), INT)
         made.append(ops.Block(result=value, axis=axis, size=size if several else every, loc=loc))
         if several:
-            # Tiles of what is summed over begin at multiples of their size.
+            # Tiles along the contraction axis begin at multiples of their size.
             each, tile, value = Value(new("c"), INT), value, Value(new("block"), INT)
             made.append(ops.Constant(result=each, value=size // every))
             made.append(ops.Map(result=value, fn="mul", args=(tile, each), loc=loc))
@@ -223,7 +223,7 @@ class ConsumerSlice:
             self.takes |= {first: take, **dict.fromkeys(others)}
 
     def of(self, block: Region) -> Region:
-        """The block with loads replaced by slots that are waited for."""
+        """Return the block with loads replaced by waits for stages."""
         groups = [g for g in self.loads.of_block(block) if not g.to_threads]
         beside = [edge.made for group in groups for edge in group.edges if edge.box]
         made: list[Op] = []
@@ -248,11 +248,11 @@ class ConsumerSlice:
         return tuple(made)
 
     def before(self, block: Region, place: int) -> list[Op]:
-        """What else is done with slots in front of an op."""
+        """Return further ops on stages before an op."""
         return []
 
     def behind(self, block: Region, place: int) -> list[Op]:
-        """The same behind it."""
+        """Return further ops on stages after an op."""
         return []
 
     def _read(
@@ -281,7 +281,7 @@ class ConsumerSlice:
         return made
 
     def _values(self, group: SlotGroup, edge: Edge, where: Mapping[str, Any]) -> list[Op]:
-        """What lies beside operands."""
+        """Return the values that are in the stage of operands."""
         box, made, last = edge.box, list[Op](), None
         assert isinstance(box, ScaleLoad)
         if box.is_rounded:
@@ -293,7 +293,7 @@ class ConsumerSlice:
 
 
 def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
-    """Products read their operands from slots."""
+    """The bodies of consumers, whose MMAs read operands in stages."""
     if isinstance(op, ops.Contract):
         return replace_operands(op, {v: tiles[v] for v in (op.a, op.b, *op.scales) if v in tiles})
     return with_regions(op, lambda region: tuple(_read_from_slots(i, tiles) for i in region))

@@ -1,4 +1,4 @@
-"""Cut the kernel in two: what loads the products' operands, and what computes.
+"""Split the kernel into partitions: loads of MMA operands, and the rest (TILE to PARTITIONED).
 
 Before:
     for_tiles(index=%m: axis<m of M by 128 rows>) {
@@ -34,24 +34,23 @@ After:
         }
         store(tensor=%C, index=(%m, %n), value=%acc)
 
-Where some of the tensors are in `Schedule.pdl_independent` and others are not, there are two load
-partitions with the same loops, one for these and one for those: the first need not wait for the
-kernel in front. Both take every slot of a ring that has fields of both, and fill their own. (What
-the epilogue reads has time: the thread that brings it in parts waits, whatever is constant.)
+If only some of the tensors are in `Schedule.pdl_independent`, there are two load partitions with
+the same loops: the partition of these tensors need not wait for the previous kernel. Both take
+every stage of a pipeline that has fields of both, and fill their fields. (The thread that loads
+epilogue operands in parts always waits.)
 
 With `mode="pingpong"` there are as many compute partitions as consumers, in ping-pong: each
-does every second tile and passes over the slots of the others.
+computes every second tile and skips the stages of the others.
 
-Where sums lie in tensor memory, the compute partition is cut again (`product_slices.py`): one
-thread multiplies, and others compute with the sums, which they are handed in slots. What threads
-write there of scales (`made_slices.py`) another thread loads, ahead of the operands.
+If accumulators are in TMEM, the compute partition is split again (`product_slices.py`): one thread
+issues MMAs, and others read the accumulators in stages. Scale factors that threads write to TMEM
+(`made_slices.py`) are loaded by another thread, before the operands.
 
-The load sub-DAG is the backward slice from the operands of products to global memory. It gets a
-loop nest of its own, made of the loops around its loads (`warp_specialization.py`). Loads that feed
-nothing but elementwise work stay on the compute side; of operands that threads read too they are
-given the slot (`slot_elements`).
+The load sub-DAG is the backward slice from the operands of MMAs to GMEM. It has a separate loop
+nest, of the loops around its loads (`warp_specialization.py`). Loads for elementwise work alone
+stay in the compute partition; threads read operands in their stage (`slot_elements`).
 
-Why here: on tiles, before anything has an address; both sides are lowered by the same passes.
+Why here: on tiles, before values have addresses; the same passes lower both partitions.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         # A thread of its own: scales have a way to go when operands are there.
         partitions.append(partition("load", _work(kernel, filled_by.of(body, scales)), num_warps=1))
     if in_parts:
-        # A thread of its own: it never waits for the products' slots, nor they for its.
+        # A separate thread, independent of the stages of MMA operands.
         side = ProducerSlice(kernel, in_parts, rings, namer).of(body, loaded_tensors(in_parts))
         partitions.append(partition("load", _work(kernel, side), num_warps=1))
         skip += SkippedSlice(kernel, in_parts, rings, namer).of(body)
@@ -135,7 +134,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         if sums:
             own, side = TensorSlice(kernel, filled_by, sums, namer).cut(body)
             multiplying = partition("mma", _work(kernel, own), multiplying_warps(kernel))
-            # Beside the thread that loads.
+            # In addition to the thread that loads.
             partitions.insert(len(plan.loads), multiplying)
         else:
             side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
@@ -150,7 +149,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
 
 
 def _work(kernel: Kernel, side: Region) -> ForWork:
-    """The output tiles, of each of which a partition does its `side`."""
+    """Return the loop over output tiles with the `side` of a partition as its body."""
     assert kernel.schedule is not None
     nest, schedule = output_nest(kernel)[0], kernel.schedule
     loop = taken_in_turns(kernel)
@@ -178,7 +177,7 @@ def _name(loop: DimLoop) -> str:
 
 
 def _declare(plan: Plan, groups: tuple[SlotGroup, ...], namer: Namer) -> dict[int, Pipeline]:
-    """The circular buffer of each ring."""
+    """Declare the pipelines, by number."""
     layouts = layouts_of(groups)
     return {
         ring.number: Pipeline(
