@@ -1,4 +1,4 @@
-"""What a schedule costs a kernel: tile sizes, SMEM bytes, accumulator registers."""
+"""Resources of a schedule: tile sizes, bytes of SMEM, registers of accumulators (TILE)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from wsdsl.lowering.tmem_operands import in_tensor_memory
 from wsdsl.schedule import PRECISE_EVERY, Schedule
 
 STAGING_BUFFERS = 2
-"""A warpgroup's, for stores; one where the slots leave no room for more."""
+"""Buffers of a warpgroup for stores; one if stages leave no room for more."""
 STAGING_BYTES = 8192
 """One buffer of a warpgroup: 64 rows of at most 128 bytes."""
 
@@ -56,7 +56,7 @@ MAX_LINE = 128
 MOST_REGISTERS = 240
 """A thread's of two consumers; loading is left 24."""
 OUTER_RING_DEPTH = 2
-"""Slots of a circular buffer whose slots are held around an inner loop."""
+"""Stages of a pipeline whose stages are in use around an inner loop."""
 
 
 @once
@@ -84,8 +84,8 @@ def depth_steps(kernel: Kernel) -> Mapping[str, tuple[int, int]]:
 
 @once_each
 def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
-    """Elements a tile along every axis. Axes taken whole are rounded up to what the tensor cores
-    and a partition that decodes take; 0 where the size of a whole dimension is not known.
+    """Return the elements of a tile along every axis. Axes taken whole are rounded up to the steps
+    of MMAs and of transformed operands; 0 if the size of a whole dimension is unknown.
     """
     tile = schedule.tile or {}
     sizes = {name: tile.get(name, tile.get(variable, 0)) for name, variable in _variables(kernel)}
@@ -111,7 +111,7 @@ def _variables(kernel: Kernel) -> tuple[tuple[str, str], ...]:
 
 
 def tile_bytes(tile: Tile, sizes: dict[str, int]) -> int:
-    """SMEM of one tile in a slot."""
+    """Return the bytes of SMEM of one tile in a stage."""
     elements = math.prod(sizes[axis] for axis in tile.axes)
     return -(-tile.dtype.size(elements) // SMEM_ALIGN) * SMEM_ALIGN
 
@@ -137,7 +137,7 @@ def slot_bytes(kernel: Kernel, schedule: Schedule, group: SlotGroup, sizes: dict
 def _held_sizes(
     kernel: Kernel, schedule: Schedule, sizes: dict[str, int], tile: Tile
 ) -> dict[str, int]:
-    """Of an operand that products read, in a slot."""
+    """Return the bytes of an MMA operand in a stage."""
     if not in_pairs(schedule):
         return sizes
     sides = {name for name in tile.axes if axes_of(kernel)[name].role == "columns"}
@@ -145,7 +145,7 @@ def _held_sizes(
 
 
 def ring_depth(kernel: Kernel, group: SlotGroup, stages: int) -> int:
-    """Slots of a group's circular buffer, where the innermost ones have `stages`."""
+    """Return the stages of a group's pipeline, if the innermost pipelines have `stages`."""
     if not group.is_innermost:
         return OUTER_RING_DEPTH
     return max(stages, _held_together(kernel)[group.ring])
@@ -153,8 +153,8 @@ def ring_depth(kernel: Kernel, group: SlotGroup, stages: int) -> int:
 
 @once
 def _held_together(kernel: Kernel) -> Counter[int]:
-    """Slots of each ring that consumers hold at the same time, in a loop with a product of which
-    they compute an operand: those in front of it.
+    """Map each pipeline to the stages that consumers use at the same time before an MMA with a
+    transformed operand.
     """
     found = Counter[int]()
     for group in operand_slots(kernel):
@@ -168,7 +168,7 @@ def _held_together(kernel: Kernel) -> Counter[int]:
 def smem_bytes(
     kernel: Kernel, schedule: Schedule, stages: int, buffers: int = STAGING_BUFFERS
 ) -> int:
-    """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, parts, mbarriers."""
+    """Count the SMEM of a CTA: stages, `buffers` per warpgroup for stores, parts, mbarriers."""
     slots, staging, rest = _smem_parts(kernel, schedule)
     rings: dict[int, int] = {}
     for group, size in slots:
@@ -193,7 +193,7 @@ def _smem_parts(
 
 
 def exchange_bytes(kernel: Kernel, schedule: Schedule) -> int:
-    """Of a warpgroup, for tiles that are turned."""
+    """Return the bytes of a warpgroup for tiles that are transposed."""
     if not turned(kernel):
         return 0
     sizes, shares = axis_sizes(kernel, schedule), num_shares(kernel, schedule)
@@ -207,15 +207,15 @@ def staging_bytes(kernel: Kernel) -> int:
 
 
 def sharing_ctas(kernel: Kernel, schedule: Schedule) -> int:
-    """CTAs of a cluster that share the sums of a tile, of products or others; those that share rows
-    that are held reduce them each time.
+    """Count the CTAs of a cluster that reduce accumulators or other sums of a tile together; CTAs
+    that share register-resident rows reduce them each time.
     """
     held = held_axes(kernel) if are_held(kernel, schedule, axis_sizes(kernel, schedule)) else ()
     return cluster_splits_beside(schedule, (loop.index for loop in output_nest(kernel)[0]), held)
 
 
 def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
-    """Of the sums that the others of a cluster send, where they share the contraction, and of their
+    """Return the bytes of the accumulators that other CTAs of a split cluster send, and of their
     mbarriers, rounded up.
     """
     sharing = sharing_ctas(kernel, schedule)
@@ -234,7 +234,7 @@ def _cut_loop(kernel: Kernel) -> ForTiles | None:
 
 
 def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:
-    """Of a ring with `depth` slots for what the epilogue reads; 0 if there is none."""
+    """Return the bytes of a pipeline of `depth` stages for epilogue operands; 0 without them."""
     total, sizes = 0, axis_sizes(kernel, schedule)
     for group in epilogue_slots(kernel, schedule):
         widths = subtile_widths(kernel, group.loads, sizes, is_heavy(kernel, schedule))
@@ -251,7 +251,7 @@ def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
 
 
 def part_depth(kernel: Kernel, schedule: Schedule) -> int:
-    """Slots of that ring: as many as SMEM has room for beside the other one."""
+    """Return the stages of that pipeline: as many as fit in SMEM with the other pipelines."""
     used = smem_bytes(kernel, schedule, schedule.stages or 1)
     room = kernel.target.smem_bytes - used + part_bytes(kernel, schedule, MIN_DEPTH)
     depths = range(MAX_DEPTH, MIN_DEPTH, -1)
@@ -260,9 +260,9 @@ def part_depth(kernel: Kernel, schedule: Schedule) -> int:
 
 @once_each
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
-    """Registers a thread for the tiles that live across a loop's body or come out of a product; of
-    a product that is promoted at once a row block's (`schedule_products` says why). Sums in tensor
-    memory take none.
+    """Count the registers per thread of tiles that are live across a loop's body, and of results of
+    MMAs; of MMAs that are promoted at once, those of a row block (`schedule_products` says why).
+    Accumulators in TMEM need none.
     """
     if kernel.target.has_tensor_memory and kernel.of(Contract):
         return _registers(kernel, schedule, held_by_threads(kernel))
@@ -282,7 +282,7 @@ def register_demand(kernel: Kernel, schedule: Schedule) -> int:
 
 
 def score_registers(kernel: Kernel, schedule: Schedule) -> int:
-    """Registers a thread for scores, of the accumulators'."""
+    """Count the registers per thread of scores, a part of those of accumulators."""
     return _registers(kernel, schedule, _tiles(kernel).scores)
 
 
@@ -310,8 +310,8 @@ def depth_of(op: Contract, tile: Sizes) -> int:
 
 @once_each
 def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
-    """Registers a thread for the tiles that whole products are added to, and nothing else, and for
-    the rows of factors that are loaded meanwhile.
+    """Count the registers per thread of promoted accumulators alone, and of rows of factors that
+    are loaded meanwhile.
     """
     if kernel.target.has_tensor_memory:
         return 0
@@ -322,7 +322,7 @@ def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
 
 @once
 def _rows_of_factors(kernel: Kernel) -> Sequence[str]:
-    """The axis along each row that is loaded beside the operands of products."""
+    """Return the axis of each row that is loaded in addition to the operands of MMAs."""
     found: list[str] = []
     for loop in kernel.ops:
         if isinstance(loop, ForTiles) and any(isinstance(op, Contract) for op in loop.body):
@@ -333,10 +333,9 @@ def _rows_of_factors(kernel: Kernel) -> Sequence[str]:
 
 
 class _Tiles(NamedTuple):
-    """Of sums that products are added to by the tensor cores, of those that whole products are
-    promoted to, of the latter's products where no other stands beside them, of sums that a loop
-    rescales before it adds to them in place, and of products among the first that are no sums: an
-    operand is made of their scores.
+    """Return the values of accumulators of MMAs, of promoted accumulators, of their MMAs if there
+    are no others, of accumulators that a loop rescales before MMAs add to them in place, and of
+    those of the first that are scores: inputs of an operand.
     """
 
     held: list[Tile]
@@ -358,7 +357,7 @@ def _tiles(kernel: Kernel) -> _Tiles:
         if len(products) == 1 and any(_is_promoted(op, i) for i in range(len(op.result))):
             alone |= {*products}
         for i, made in enumerate(op.result):
-            # What goes on from one loop to the next, or into an inner one, is the same registers.
+            # Values that the next loop or an inner one carries on have the same registers.
             if op.init[i] in carried or not isinstance(made.type, Tile) or len(made.type.axes) < 2:
                 continue
             (promoted if _is_promoted(op, i) else held).append(made.type)
@@ -385,7 +384,7 @@ def _is_promoted(loop: DimLoop, i: int) -> bool:
 def _registers(
     kernel: Kernel, schedule: Schedule, tiles: Sequence[Tile], blocks: int | None = None
 ) -> int:
-    """Registers a thread for tiles, or for `blocks` blocks of 64 of their rows."""
+    """Count the registers per thread of tiles, or of `blocks` blocks of 64 of their rows."""
     if not tiles:
         return 0
     sizes = axis_sizes(kernel, schedule)
@@ -399,8 +398,8 @@ def _registers(
 
 
 def product_cycles(product: Contract, sizes: Sizes, rows: int) -> float:
-    """For which it keeps the tensor cores busy, at the least: an instruction of so many rows takes
-    half as many cycles as it has columns. `sizes`: elements of a tile along every axis.
+    """Return the least cycles of the tensor cores for an MMA: an instruction needs half as many
+    cycles as it has columns. `sizes`: elements of a tile along every axis.
     """
     a, b = product.tiles
     volume = math.prod(sizes[axis] for axis in {*a.axes, *b.axes})
@@ -422,13 +421,13 @@ def fits_smem(
 
 
 def runs_ahead(kernel: Kernel, schedule: Schedule) -> bool:
-    """Whether SMEM has room for slots enough to keep the tensor cores busy."""
+    """Whether SMEM has room for enough stages to keep the tensor cores busy."""
     stages = -(-LEAST_LOOKAHEAD // max(1, slot_cycles(kernel, schedule)))
     return fits_smem(kernel, schedule, stages, buffers=1)
 
 
 def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
-    """Cycles of the products of one slot."""
+    """Return the cycles of the MMAs of one stage."""
     sizes = axis_sizes(kernel, schedule)
     rows = LANES if kernel.target.has_tensor_memory else 64
     products = _slot_products(kernel)
@@ -438,7 +437,7 @@ def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
 
 @once
 def _slot_products(kernel: Kernel) -> Sequence[Sequence[Contract]]:
-    """Those that read each of the innermost slots."""
+    """Return the MMAs that read each of the innermost stages."""
     groups = (g for g in operand_slots(kernel) if g.is_innermost and not g.to_threads)
     tiles = ({edge.value for edge in group.edges} for group in groups)
     return [[op for op in kernel.of(Contract) if {op.a, op.b} & held] for held in tiles]

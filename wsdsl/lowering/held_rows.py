@@ -1,8 +1,8 @@
-"""Rows that a CTA holds whole in its registers, in kernels without products.
+"""Register-resident rows of memory-bound kernels (TILE).
 
-A kernel that reduces a row, and then goes over it again, reads it from memory once if a tile has
-all of it: its loops over such a dimension have one turn, and `hold_rows` takes them out. Tiles are
-as high as fills the threads' registers, and no higher, since other CTAs hide the latency of one.
+A kernel that reduces a row, and then reads it again, loads it from memory once if a tile has the
+whole row: its loops over this dimension have one trip, and `hold_rows` removes them. The height of
+tiles fills the registers of threads, and no more, since other CTAs hide the latency of one.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from wsdsl.lowering.register_layout import (
 from wsdsl.schedule import Schedule
 
 CTAS_BY_ELEMENTS = ((32, 6), (64, 5), (128, 3))
-"""CTAs on an SM, where each of their threads has so many elements at the most, in 80, 96 or 168
-registers."""
+"""CTAs per SM, by the most elements per thread, in 80, 96 or 168 registers."""
 BESIDE = 38
-"""Registers of a thread beside those for what it has loaded: for addresses, what a row is reduced
-to, and the accesses that it computes with. With fewer ptxas asks for one part of a row after the
-other; what computes more has fewer CTAs."""
+"""Registers per thread in addition to those of loaded elements: for addresses, reduced values, and
+the accesses that are computed with. With fewer registers ptxas loads a row in sequential parts;
+kernels with more arithmetic have fewer CTAs."""
 ENOUGH, MOST_ON_SM = 4, 8
-"""CTAs on an SM: what rows are multiplied by has registers, too, if that leaves so many; and more
-are not asked for."""
+"""CTAs per SM: factors of rows are in registers, too, if this many CTAs remain; more are never
+requested."""
 STREAMED_CTAS, STREAMED_STAGES = 3, 2
-"""CTAs on an SM of rows that are not held, and tiles in a thread's registers: they have some 100 KB
-in flight, in 168 registers a thread."""
+"""CTAs per SM for rows that are not register-resident, and tiles in registers of a thread: about
+100 KB are in flight, in 168 registers per thread.
+"""
 LEAST = 8
 """Columns of a tile."""
 MOST_CTAS = 8
-"""Of a cluster that any card launches."""
+"""CTAs of a cluster that any GPU launches."""
 MOST_HELD, MOST_SHARING = 128, 4 * MOST_CTAS
 """Elements of a thread; and warpgroups that share rows, in a cluster."""
 USUAL_HELD = 64
@@ -60,9 +60,8 @@ what computes much."""
 
 
 def held_dims(kernel: Kernel) -> frozenset[str]:
-    """Dimensions that are reduced along rows, of the text of a kernel without products, or along
-    which rows lie that are reduced: each size of one has a kernel of its own, which knows where
-    rows end.
+    """Return the dimensions along which rows of a memory-bound kernel are reduced, or are
+    contiguous: each size of one has a separate kernel, with a constant end of rows.
     """
     given = {op.dim for op in kernel.of(ForTiles) if op.index.as_axis.size}
     if reduces_across(kernel):
@@ -73,8 +72,8 @@ def held_dims(kernel: Kernel) -> frozenset[str]:
 
 
 def moved_dims(kernel: Kernel) -> frozenset[str]:
-    """Dimensions by whose sizes places along contiguous memory are moved, as by `index(n) + N`, of
-    the text of a kernel without products: of a known size, threads access vectors there.
+    """Return the dimensions whose sizes offset indices along contiguous memory, such as
+    `index(n) + N`, in a memory-bound kernel: with a known size, threads access vectors there.
     """
     if kernel.of(Contract):
         return frozenset()
@@ -129,8 +128,8 @@ def held_axes(kernel: Kernel) -> Sizes:
 
 @once
 def read_and_stored(kernel: Kernel) -> frozenset[str]:
-    """Tensors that the kernel reads, and stores to beside the columns of rows: of the CTAs that
-    shared a row each would, and one might read what another has stored.
+    """Return the tensors that the kernel loads, and also stores at other indices than columns of
+    rows: each of the CTAs of a row would store them, and one might load another's store.
     """
     held = held_axes(kernel).keys()
     read = {op.tensor.name for op in kernel.of(Load)}
@@ -186,7 +185,7 @@ def elements_needed(kernel: Kernel, columns: int) -> int:
 
 
 def with_roles(kernel: Kernel) -> Kernel | None:
-    """None if it can have none, which `assign_roles` tells of where it is due."""
+    """Return None if the kernel can have no such rows; `assign_roles` reports it if necessary."""
     try:
         return assign_roles(kernel)
     except CompileError:
@@ -204,13 +203,13 @@ def room_for_rows(kernel: Kernel) -> dict[str, int]:
 
 
 def usual_height(kernel: Kernel, columns: int) -> int:
-    """Rows of a tile of so many columns."""
+    """Return the rows of a tile with this number of columns."""
     usual = THREADS * min(USUAL, int(HELD_BYTES // max(2, row_bytes(kernel))))
     return min(ROWS, 1 << max(0, (usual // columns).bit_length() - 1))
 
 
 def covering_columns(kernel: Kernel, size: int, height: int) -> int:
-    """The tile's columns that hold a row of so many: whole vectors of all threads that share it."""
+    """Return the columns of a tile for a row: whole vectors of all threads that share it."""
     vector = thread_vector(kernel)
     lanes = 1 << max(0, (-(-size // vector) - 1).bit_length())
     least = PACKED_LINES if loads_packed(kernel) else LEAST
@@ -219,7 +218,7 @@ def covering_columns(kernel: Kernel, size: int, height: int) -> int:
 
 
 def height_in(kernel: Kernel, sizes: Sizes) -> int:
-    """Rows of a piece, by the sizes of tiles; those of one row where no axis has any."""
+    """Return the rows of a fragment, by tile sizes; one row if no axis is along rows."""
     if reduces_rows(kernel):
         columns = (sizes.get(n, 0) for n, a in axes_of(kernel).items() if a.role == "columns")
         return piece_height(piece_lanes(kernel, math.gcd(*columns)))
@@ -249,8 +248,8 @@ def ctas_per_sm(kernel: Kernel, schedule: Schedule, sizes: Sizes) -> int | None:
 
 
 def ctas_holding(kernel: Kernel, elements: int, consumers: int) -> int:
-    """CTAs on an SM that have registers for so many elements of rows a thread, and for what these
-    are multiplied by, if that leaves enough.
+    """Count the CTAs per SM with registers for this number of elements of rows per thread, and for
+    their factors, if enough CTAs remain.
     """
     loaded = row_bytes(kernel), vector_bytes(kernel)
     words = [math.ceil(elements * size / 4) for size in loaded]
@@ -262,7 +261,7 @@ def ctas_holding(kernel: Kernel, elements: int, consumers: int) -> int:
 
 
 def ctas_with(elements: int, consumers: int) -> int:
-    """CTAs on an SM that have registers for so many elements a thread."""
+    """Count the CTAs per SM with registers for this number of elements per thread."""
     return max(1, next((n for most, n in CTAS_BY_ELEMENTS if elements <= most), 1) // consumers)
 
 
@@ -284,7 +283,7 @@ def streamed_columns(kernel: Kernel) -> int:
 
 @once
 def loaded_before(kernel: Kernel) -> frozenset[Load]:
-    """Loads of what threads have already, if they hold rows."""
+    """Return the loads of register-resident rows that threads already have."""
     if not held_axes(kernel):
         return frozenset()
     found, known = set[Load](), set[tuple[Value, tuple[str, ...]]]()

@@ -1,4 +1,4 @@
-"""Find the tiles that several CTAs of a cluster want, so that each loads a part for all of them.
+"""Multicast tiles that several CTAs of a cluster read: each loads a part for all (PARTITIONED).
 
 Before:
     %ring = pipeline(depth=4, layouts=((bf16[m, k], bf16[n, k]),), consumers=2)
@@ -16,17 +16,16 @@ After:
           ...
       producer_tail(ring=%ring)
 
-A tile is the same along an index of the work if neither its place nor any loop around it depends
-on that index. It is cut into groups of 8 lines, within which bits of the address are exchanged; one
-that does not come out even is loaded by each CTA for itself, since everyone who is waited for must
-copy something. Where a ring's loops depend on an index, the CTAs may differ in the number of slots
-that they take, and none of its tiles is shared. What is shared in some slots of a ring, and in
-others with nobody, is not shared: that a CTA has got something from another is how it knows that it
-may give back that one's slot. Threads copy for their own CTA alone, and so does who brings tiles in
-parts. A CTA ends when all have given back what it copied. `Schedule.multicast=False` leaves each
-CTA to itself.
+A tile is equal along an index of the work if neither its coordinates nor any loop around it depends
+on that index. It is split into groups of 8 lines, within which the swizzle exchanges address bits;
+a tile that cannot be split evenly is loaded by each CTA separately, since each CTA that another
+waits for must copy a part. If the loops of a pipeline depend on an index, the CTAs may take
+different numbers of stages, and no tile is multicast. A pipeline that would be multicast in some
+stages only is not: a CTA releases the stage of another CTA only after it has received a part from
+it. Threads copy for their CTA alone, and so does the thread that loads tiles in parts. A CTA ends
+after all CTAs have released its copies. With `Schedule.multicast=False` each CTA loads separately.
 
-Why here: the load side has its own nest, and its loops still say what they depend on.
+Why here: load partitions have separate loops, whose dependences are still explicit.
 """
 
 from __future__ import annotations
@@ -77,8 +76,8 @@ def assign_multicast(kernel: Kernel) -> Kernel:
 
 
 def _in_halves(kernel: Kernel, sides: Sequence[Region]) -> Kernel:
-    """The same where a pair of CTAs multiplies: of what is the same for both each loads the half
-    that its slots have; and whoever fills what products read waits at the end.
+    """Split the loads of a pair of CTAs: each loads the half of a common tile that its stages have;
+    the producers of MMA operands wait at the end.
     """
     joint, found = joint_rings(kernel), dict[LoadToSlot, Group]()
     slots = {op.result: op.ring for op in kernel.of(ProducerAcquire)}
@@ -120,7 +119,7 @@ def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:
 
 
 def _in_every_slot(work: ForWork, found: dict[LoadToSlot, Group]) -> dict[LoadToSlot, Group]:
-    """What is left of them where every slot of a ring is shared by the same ones."""
+    """Return the groups that are common to every stage of a pipeline."""
     slots = [op for op in walk(work.body) if isinstance(op, ProducerAcquire)]
     each = {op.result: {g for load, g in found.items() if load.slot == op.result} for op in slots}
     rings = {op.result: op.ring for op in slots}

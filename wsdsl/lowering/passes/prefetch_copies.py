@@ -1,4 +1,4 @@
-"""Bring what threads will copy to L2, some slots ahead, and the first ones of the next item.
+"""Prefetch copies of threads to L2, some stages ahead and for the next item (SCHEDULED).
 
 Before:
     %s5 = for_range(index=%work, start=%cta, stop=%num_work, step=%num_ctas, ...) {
@@ -33,12 +33,12 @@ After:
         ...
       }
 
-Threads hold what is under way in registers, a few KB of a slot, and wait for it before they ask for
-more. From L2 it takes a third of the time that it takes from memory. TMA needs no such thing, since
-it has all free slots under way. A thread with few registers has none for the addresses
-(`Partition.copies_ahead`); then products are what takes the time.
+Threads have loads in flight in registers, a few KB of a stage, and wait for them before the next
+loads. A load from L2 takes a third of the time of one from memory. TMA needs no prefetch, since it
+has copies to all free stages in flight. Threads with few registers have none for the addresses
+(`Partition.copies_ahead`); the kernel is then limited by MMAs.
 
-Why here: copies are ops of their own, with coordinates that the loop's index is.
+Why here: copies are separate ops, with the index of the loop in their coordinates.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ from wsdsl.ir.rewriter import Namer, makers, with_regions
 from wsdsl.lowering.builder import INT, Builder
 
 AHEAD_BYTES = 24 << 10
-"""Of an SM: what memory brings in 0.7 us. By 64 KB, 26 shapes take 4 % longer in the mean."""
+"""Bytes that memory delivers to an SM in 0.7 us. With 64 KB, 26 shapes take 4 % longer on
+average.
+"""
 MOST_SLOTS = 16
-"""It holds where slots are of less than 1.5 KB: then less than `AHEAD_BYTES` is asked for ahead."""
+"""The most stages ahead, which limits stages of less than 1.5 KB to fewer than `AHEAD_BYTES`."""
 
 
 def prefetch_copies(kernel: Kernel) -> Kernel:
@@ -76,7 +78,7 @@ def prefetch_copies(kernel: Kernel) -> Kernel:
             elif isinstance(step := made.get(op.step), Constant):
                 after += _Ahead(Builder(namer), op, copies, int(step.value)).of(items)
             elif items is not None:
-                # Of pieces that run together there is one for each CTA.
+                # Concurrent splits have one CTA each.
                 after += _Ahead(Builder(namer), op, copies, None).of(None)
             else:
                 after.append(op)
@@ -102,7 +104,7 @@ class _Ahead:
         b.loc = loop.loc
 
     def of(self, items: ForRange | None) -> list[Op]:
-        """The loop, and what is asked for in front of it; `items` is the loop around it."""
+        """Return the loop, after its first prefetches; `items` is the loop around it."""
         b, loop = self.b, self.loop
         chain = None if items is None else self.chain(items)
         with b.region() as own:
@@ -120,7 +122,7 @@ class _Ahead:
             then = tuple(_prefetch(copy, {loop.index: there}) for copy in self.copies)
             near, far = there, loop.stop
             if isinstance(further, Value):
-                # Many pieces are more elements than there is room for behind the largest size.
+                # The index `far` of many stages could overflow after the largest size.
                 near, far = further, b.map("sub", loop.stop, loop.index, wish="left")
             with b.when(b.map("lt", near, far, wish="goes_on")):
                 b.ops += then
@@ -159,7 +161,7 @@ class _Ahead:
         b.add(ForRange(result=(), **run, body=body, loc=loop.loc))
 
     def until(self, start: Value, stop: Value) -> Value:
-        """As far as the slots reach, but not beyond the end."""
+        """Return the end of the prefetched stages, at most the end of the loop."""
         b, further = self.b, self.further(self.slots)
         if not isinstance(further, Value):
             return b.map("min", b.plus(start, further, "later"), stop, wish="until")
@@ -167,14 +169,14 @@ class _Ahead:
         return b.plus(start, b.map("min", further, left, wish="within"), "until")
 
     def further(self, iterations: int) -> int | Value:
-        """Elements of so many iterations of the loop."""
+        """Return the elements of this number of iterations of the loop."""
         if self.step is not None or not iterations:
             return iterations * (self.step or 0)
         return self.b.times(self.loop.step, iterations, "further")
 
     def chain(self, items: ForRange) -> Region | None:
-        """What an item computes for where its tiles are; None if that can not be done for
-        another one.
+        """Return the ops of an item for the coordinates of its tiles; None if another item cannot
+        repeat them.
         """
         wanted = {v for copy in self.copies for v in copy.coordinates} - {self.loop.index}
         wanted |= {self.loop.start, self.loop.stop}
@@ -185,8 +187,8 @@ class _Ahead:
 
 
 def _prefetch(copy: ThreadLoad, swap: Mapping[Value, Value]) -> PrefetchTile:
-    """Rows may end in a line that holds none of the bytes which are asked for. To ask for these as
-    well is no gain where the next slot begins there.
+    """Prefetch a copy. Rows may end in a line with none of the prefetched bytes: a prefetch of that
+    line does not pay if the next stage begins there.
     """
     at = tuple(swap.get(v, v) for v in copy.coordinates)
     box = dict[str, Any](row_dim=copy.row_dim, rows=copy.rows, columns=copy.columns)
