@@ -7,7 +7,6 @@ import pytest
 from tests.kernels import CASES, simulated
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError
-from wsdsl.ir.ops import SyncWarp
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.schedule import Mode
 
@@ -38,13 +37,13 @@ def test_results(tile: dict[str, int], mode: Mode) -> None:
 
 @pytest.mark.parametrize("dropped", [0, 1])
 def test_both_meetings_are_needed(dropped: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = PartitionContext.meet, list[int]()
+    real, calls = PartitionContext.sync, list[bool]()
 
-    def meet(self: PartitionContext, loc: object) -> object:
-        calls.append(1)
-        return SyncWarp() if len(calls) % 2 == 1 - dropped else real(self, None)
+    def sync(self: PartitionContext, loc: None, wide: bool = True) -> None:
+        calls.extend([wide] if wide else [])
+        real(self, loc, wide and len(calls) % 2 != 1 - dropped)
 
-    monkeypatch.setattr(PartitionContext, "meet", meet)
+    monkeypatch.setattr(PartitionContext, "sync", sync)
     given = Schedule(tile=dict(m=160, n=64), consumers=1, mma_m="n")
     with pytest.raises(ProofError):
         CASES["gemm"].kernel.compile(given, M=640, N=64, K=128).prove()
