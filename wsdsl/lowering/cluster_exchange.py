@@ -115,7 +115,6 @@ class ClusterExchange:
         """Return the buffer of a fragment that comes from, or goes to, the CTA that is `away`."""
         shift = None
         if self.context.num_warpgroups > 1:
-            assert self.context.warpgroup is not None
             shift = self.builder.times(self.context.warpgroup, field.own_bytes, "shift")
         offset = (away - 1) * self.each + field.offset(i, j)
         return dict(shared=self.shared, offset=offset, shift=shift, state=self.state)

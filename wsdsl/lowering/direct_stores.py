@@ -38,7 +38,6 @@ def store_directly(
     split = any((kind.rows if by_rows else kind.columns) > 1 for kind in kinds)
     cut, pred = bool(_ends_along(op.index[-1], context, op)), None
     if not split and context.num_warpgroups > 1:
-        assert context.warpgroup is not None
         pred = b.map("eq", context.warpgroup, b.integer(0), wish="first")
     if context.sharing and context.sharing.keys().isdisjoint(axis.name for axis in op.axes):
         first = b.map("eq", b.rank(), b.integer(0), wish="first")

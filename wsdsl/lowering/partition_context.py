@@ -108,7 +108,6 @@ class PartitionContext:
         in_tensors = in_tensors and (partition.role == "compute" or stores)
         how = narrow, cut, lanes, flat, height, in_tensors
         self.shapes = Shapes(self.axes, consumers, share, *how)
-        self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.tiles: dict[str, ops.AxisAt] = {}
         """The current one of each axis: where it begins, and which elements it has."""
@@ -126,10 +125,7 @@ class PartitionContext:
     def find_shares(self) -> None:
         """At the start of the partition: which rows or columns are this warpgroup's."""
         b = self.builder
-        if self.num_warpgroups == 1:
-            self.warpgroup = b.integer(0)
-        else:
-            self.warpgroup = b.warpgroup()
+        self.warpgroup = b.integer(0) if self.num_warpgroups == 1 else b.warpgroup()
         known: dict[int, Value] = {}
         for name, axis in self.axes.items():
             if axis.role == self.shapes.share:

@@ -1,4 +1,4 @@
-"""Scales that threads write to tensor memory, from slots in SMEM as TMA fills them.
+"""Writes of scale factors to TMEM by threads, from stages in SMEM that TMA fills.
 
 store_scale_factors(scales=%scales, state=%s, column=4, shared=%slots, shared_state=%r, offset=2048,
              line=16, first=%first, valid=%valid, rows=256)
@@ -22,7 +22,7 @@ from wsdsl.lowering.placed_ring import PlacedRing
 from wsdsl.lowering.tmem_pipelines import TensorRings
 
 Place = tuple[PlacedRing, Value, int]
-"""A field of a slot: its ring, the slot's state, and where the field begins."""
+"""A field of a stage: its pipeline, the state of the stage, and the offset of the field."""
 
 
 def store_scale_factors(
@@ -61,7 +61,7 @@ def copy_scales(
     axes: Mapping[str, Axis],
     cta_group: int,
 ) -> None:
-    """In front of the products: there is one place for them, and what copies is in order."""
+    """Copy before the MMAs: there is one buffer, and the tensor cores execute in order."""
     rows, summed = (axes[x].size for x in op.value.type_as(SharedTile).axes)
     state = b.first_state()
     where = dict[str, Any](state=state, column=rings.copied[op.result], loc=op.loc)

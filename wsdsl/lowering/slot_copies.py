@@ -1,4 +1,4 @@
-"""What is copied to a slot: by TMA a box a panel, or by a warpgroup's threads."""
+"""Copies to a stage: by TMA, one box per panel, or by the threads of a warpgroup."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def slot_offsets(
     axes: Mapping[str, Axis],
     divided: Sizes,
 ) -> tuple[int, tuple[tuple[int, ...], ...]]:
-    """Bytes of a slot, and where each field of each layout begins: panels, or one of the `boxes`,
-    by layout and field.
+    """Return the bytes of a stage, and the offset of each field of each layout: panels, or one of
+    the `boxes`, by layout and field.
     """
     offsets: list[tuple[int, ...]] = []
     total = 0
@@ -62,8 +62,8 @@ def slot_offsets(
 
 @record
 class SlotCopies:
-    """To item `state` of a ring, whose slot holds `tiles` in one of its layouts. `shares` of what
-    is multicast; axes by name, which are `divided` (`lines_of`), and where they start.
+    """Copies to item `state` of a pipeline, whose stage has `tiles` in one of its layouts. `shares`
+    of multicast tiles; axes by name, the `divided` ones (`lines_of`), and their `starts`.
     """
 
     builder: Builder
@@ -80,7 +80,9 @@ class SlotCopies:
     """The CTA whose barrier counts, if that is not each one's own."""
 
     def panels(self, fill: ops.LoadToSlot) -> tuple[int, int, str]:
-        """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
+        """Return rows, columns and swizzle of a tile in its stage: columns along the contiguous
+        axis.
+        """
         tile = self.tiles[fill.field]
         rows, last = (self.axes[x] for x in tile.axes)
         swizzle, columns = lines_of(last, tile.dtype, self.divided, fill.packed)
@@ -92,8 +94,8 @@ class SlotCopies:
     def ops(
         self, fills: Sequence[ops.LoadToSlot], unaligned: Collection[str]
     ) -> tuple[list[Op], list[Op]]:
-        """What one thread does: it expects bytes and has them copied; and what all do, who copy
-        what TMA can not take.
+        """Return the ops of one thread, which expects bytes and issues the copies; and of all
+        threads, which copy TMA-incompatible tensors.
         """
         b = self.builder
         with b.region() as copies:
@@ -142,7 +144,7 @@ class SlotCopies:
         return dtype.size(rows * columns)
 
     def beside(self, fill: ops.LoadToSlot) -> int:
-        """What lies beside operands, in one box."""
+        """Copy values in the stage of operands, in one box."""
         b, dtype = self.builder, fill.dtype
         *at, last = self.at(fill)
         if fill.last is None:
@@ -152,7 +154,7 @@ class SlotCopies:
         return dtype.size(math.prod(fill.box))
 
     def in_parts(self, parts: Iterable[int], fills: Sequence[ops.LoadToSlot]) -> None:
-        """A slot for each of the parts, from `state` on."""
+        """Fill a stage per part, from `state` on."""
         b, ring, state, first = self.builder, self.ring, self.state, 0
         for width in parts:
             if first:
@@ -166,7 +168,7 @@ class SlotCopies:
             first += width
 
     def part(self, fill: ops.LoadToSlot, first: int, width: int) -> int:
-        """So many columns of a tile, or all of a single line."""
+        """Copy a part of the columns of a tile, or all of a single line."""
         dtype, tile, rows = fill.dtype, self.tiles[fill.field], 1
         swizzle = swizzle_of(tile, width)
         if is_line(tile):

@@ -1,5 +1,5 @@
-"""What threads write to slots: fragments, as the panels that TMA would fill; and zeros in what lies
-outside of the part of a dimension that a product sums over.
+"""Writes of threads to stages: fragments, in the panels that TMA would fill; and zeros outside of
+the part of a dimension that an MMA contracts.
 
     %part: bool = map(fn="lt", args=(%left, %whole))
     if(cond=%part) {
@@ -11,8 +11,8 @@ outside of the part of a dimension that a product sums over.
     }
 
 TMA fills a tile with zeros outside of the tensor, and with its elements outside of the part: these
-may be NaN or infinite, and 0 times that is NaN. So one warpgroup writes zeros, in the first and the
-last tile alone, shows them to the tensor cores, and all meet that read the slot.
+may be NaN or infinite, and their product with 0 is NaN. So one warpgroup writes zeros, in the first
+and the last tile alone, with a proxy fence, and all readers of the stage synchronize.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from wsdsl.lowering.register_tiles import RegisterTile, joined
 
 
 def clear_beyond(context: PartitionContext, op: ops.TileInShared) -> None:
-    """Of the first tile in a slot that has just been waited for: also of the others."""
+    """Clear the tiles of a stage at the first tile after the wait."""
     clipped = {name for name, tile in context.tiles.items() if tile.is_clipped}
     tiles = _beside(op, context.partition.body) if clipped else []
     if not tiles or tiles[0] is not op:
@@ -42,7 +42,9 @@ def clear_beyond(context: PartitionContext, op: ops.TileInShared) -> None:
 
 
 def clears(partition: ops.Partition) -> set[str]:
-    """Axes whose tiles may have elements beside a part of a dimension, that products sum over."""
+    """Return the contraction axes whose tiles may have elements outside of a part of a
+    dimension.
+    """
     inner = [*walk(partition.body)]
     clipped = {
         op.result.as_axis.name for op in inner if isinstance(op, ops.AxisAt) and op.is_clipped
@@ -51,7 +53,7 @@ def clears(partition: ops.Partition) -> set[str]:
 
 
 def _beside(op: ops.TileInShared, body: Region) -> list[ops.TileInShared]:
-    """All tiles in the slot, in their order; one wait may stand in each branch of an `if`."""
+    """Return all tiles of the stage, in order; each branch of an `if` may have a wait."""
     if op not in body:
         inner = (_beside(op, region) for outer in body for region in regions(outer))
         return next((tiles for tiles in inner if tiles), [])
@@ -66,9 +68,8 @@ def _summed_over(tile: Value, body: Region) -> set[str]:
 
 
 def _clear(context: PartitionContext, name: str, tiles: list[ops.TileInShared]) -> None:
-    """What lies beyond the end along an axis."""
+    """Clear the elements beyond the end along an axis."""
     b, axis, loc = context.builder, context.axes[name], tiles[0].loc
-    assert context.warpgroup is not None
     own = context.tiles[name]
     start, first, stop = own.start, own.first, own.stop
     begin, end = b.integer(0), b.integer(axis.size)
@@ -83,7 +84,7 @@ def _clear(context: PartitionContext, name: str, tiles: list[ops.TileInShared]) 
     clear = [_panels(context, name, tile, (begin, end)) for tile in tiles]
     by_one = context.partition.role == "mma"
     if by_one:
-        context.sync(loc)  # One thread has waited for the slot.
+        context.sync(loc)  # One thread has waited for the stage.
     with b.when(part):
         if context.num_warpgroups > 1:
             with b.when(b.map("eq", context.warpgroup, b.integer(0), wish="first")):
@@ -123,7 +124,7 @@ def write_to_slot(
 
 
 def write_back(op: ops.SumToTensor, pieces: RegisterTile, context: PartitionContext) -> None:
-    """What is made of a sum, to its place."""
+    """Write the function of an accumulator back to TMEM."""
     _write_columns(op.sums, op, pieces, op.value.as_tile.dtype, context)
 
 
@@ -134,7 +135,7 @@ def _write_columns(
     dtype: DType,
     context: PartitionContext,
 ) -> None:
-    """Piece by piece, as they are made."""
+    """Write fragment by fragment."""
     several = context.num_warpgroups > 1
     apart = cell_columns(dtype, pieces.shape.width) if several else 0
     where = dict[str, Any](columns=columns, state=op.state, apart=apart, loc=op.loc)
@@ -147,7 +148,7 @@ def _write_columns(
 def _write_panels(
     op: ops.StoreInShared, pieces: RegisterTile, dtype: DType, context: PartitionContext
 ) -> None:
-    """Row block by row block, as many pieces at a time as fill lines."""
+    """Write row block by row block, as many fragments at a time as fill lines."""
     b, shape, span = context.builder, pieces.shape, SWIZZLE_SPAN[op.swizzle]
     assert shape.rows is not None
     rows = context.axes[shape.rows].size

@@ -79,7 +79,7 @@ def counters_of(kernel: Kernel, schedule: Schedule | None = None) -> tuple[Plann
 
 
 def _room(kernel: Kernel, schedule: Schedule) -> int:
-    """What else a CTA has in SMEM leaves for counters."""
+    """Return the SMEM that is left for counters."""
     others = smem_bytes(kernel, schedule, schedule.stages or 1)
     return kernel.target.smem_bytes // (schedule.ctas_per_sm or 1) - RESERVED - others
 
@@ -145,7 +145,7 @@ class Counters:
             b.add(StoreBins(**self._what(tensor), by=self.context.num_warpgroups))
 
     def counted(self, op: StoreGlobal) -> Op:
-        """What adds to counters, where there are such."""
+        """Return the op that adds to counters, if the tensor has them."""
         if op.tensor not in self.planned:
             return op
         what = self._what(op.tensor)

@@ -1,4 +1,4 @@
-"""Tiles of kernels without products that tensors have the other way round: through SMEM.
+"""Transposes of tiles through SMEM, in memory-bound kernels.
 
     %x: frag<bf16[64x128] lanes 8x8 tall 2> = load_global(tensor=%X, index=(%m, %n), vector=8)
     store_transposed(parts=(%x,), shared=%turned, item=%wg, step=8)
@@ -6,10 +6,10 @@
     %y: frag<bf16[64x64] lanes 8x8> = load_transposed(shared=%turned, item=%wg, length=64, step=8)
     store_global(tensor=%Y, index=(%n, %m), value=%y, vector=8)
 
-What is stored turned is read from SMEM as its tensor has it; what is loaded turned is loaded so,
-and read from SMEM as the others are held. Loads do not wait for each other's way through SMEM,
-which is gone when somebody asks for the tile. All warps of a partition meet between writing and
-reading, and before SMEM is written again.
+A transposed store reads SMEM in the layout of its tensor; a transposed load has the layout of its
+tensor, and reads SMEM in that of other tiles. Loads do not wait for each other's transposes, which
+follow at the first use of a tile. All warps of a partition synchronize between writes and reads,
+and before SMEM is written again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TurnedTiles:
         return any(held.axes == op.axes for held in alike)
 
     def load(self, op: Load | Lookup, find: Find) -> RegisterTile:
-        """Where tiles are turned, all are loaded now, and those turned when somebody asks."""
+        """Load all tiles, if some are transposed; the transposes follow on demand."""
         if not isinstance(op, Load) or not self.takes(op):
             loaded = load_piece(op, self.context, find)
             if turned(self.context.kernel):
@@ -80,7 +80,7 @@ class TurnedTiles:
             write(far, place, pieces.get(*place))
 
     def settle(self, loc: Loc | None) -> None:
-        """In front of a region, at the end of one, and before the next tile."""
+        """Synchronize before a region, at its end, and before the next tile."""
         if self.unsettled:
             self.context.sync(loc)
             self.unsettled = False
@@ -107,7 +107,6 @@ class TurnedTiles:
         b, dtype, loc = self.context.builder, op.dtype, op.loc
         before, after = (way.shapes.of(axes) for way in ways)
         shared, item = self._buffer(), self.context.warpgroup
-        assert item is not None
         places, length = range(len(before.widths)), before.blocks * before.height
         where = dict[str, Any](step=step_between(before.lanes, after.lanes), loc=loc)
         where |= dict(shared=shared, item=item)
@@ -138,7 +137,7 @@ class TurnedTiles:
 
 
 def lanes_height(shapes: Shapes, op: Load | Store) -> int:
-    """Rows of a piece, where columns have become rows."""
+    """Return the rows of a fragment whose rows are columns of the other layout."""
     (columns,) = (a.name for a in op.axes if shapes.axes[a.name].role == "columns")
     own = shapes.own(columns)
     return min(64, own & -own)

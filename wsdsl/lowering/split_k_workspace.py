@@ -1,4 +1,4 @@
-"""Where the sums of a tile's pieces lie in GMEM, and the flags by which CTAs hand them on."""
+"""The split-K workspace in GMEM: accumulators of splits, and semaphores between their CTAs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wsdsl.record import record
 
 @record
 class Place:
-    """A tile of a lent tensor: `index` are axes, or the line."""
+    """A tile of the workspace: `index` are axes, or the line."""
 
     tensor: Value
     index: tuple[Value, ...]
@@ -95,7 +95,7 @@ class Partials:
         return kind.dims[-1]
 
     def line(self, sum: Value, slot: Value) -> Value:
-        """The first line of a slot."""
+        """Return the first line of the `slot`-th tile."""
         rows = self.role(sum.as_tile, "rows")
         return self.builder.times(slot, rows.size if rows else 1, "line")
 
@@ -123,7 +123,7 @@ class Partials:
     def over_pieces(
         self, parts: Value, step: int, init: Value, add: Callable[[Value, Value], Value]
     ) -> Value:
-        """`init` after `add` of the number of every `step`-th piece and the value."""
+        """Fold `add` over the number of every `step`-th split, from `init` on."""
         b = self.builder
         base, arg = b.value("base", parts.type), b.value("total", init.type)
         with b.region() as body:
@@ -135,8 +135,8 @@ class Partials:
         return total
 
     def wait_for_readers(self, sums: tuple[Value, ...]) -> None:
-        """Sums of rows are held by several threads, all of which read them and one writes them; a
-        warp's by its lanes, those that have no rows by all.
+        """Wait until all threads with a copy of a reduced value have read it, before one writes it:
+        the lanes of a warp for values per row, all threads for values without rows.
         """
         kinds = [v.type for v in sums if isinstance(v.type, Tile)]
         if any(self.role(kind, "rows") is None for kind in kinds):

@@ -116,7 +116,6 @@ class Stores:
         b, context = self.context.builder, self.context
         num = self.buffers * context.num_warpgroups
         self.staging = b.shared("staging", Shared(self.bytes, num), label="staging")
-        assert context.warpgroup is not None
         first = b.times(context.warpgroup, self.buffers, "item")
         self.items = tuple(b.plus(first, i, "item") for i in range(self.buffers))
 

@@ -42,7 +42,7 @@ def tensor_depths(kernel: Kernel, sizes: Sizes) -> dict[int, int]:
     left = COLUMNS - scale_columns_of(kernel, sizes) - sum(wanted[ring] for ring in found)
     first, *others = sorted(sums)
     alone = updated_rings(kernel)
-    # What threads make would else go through SMEM; and who reads one slot soon gives it back.
+    # The operand would otherwise go through SMEM; one stage is released soon after its reads.
     for n, ring in enumerate((*operands, first, *operands, *others)):
         most = 1 if ring in alone or n < len(operands) else BUFFERED
         num = max(0, min(most - found.get(ring, 0), left // wanted[ring]))

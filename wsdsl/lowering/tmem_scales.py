@@ -1,14 +1,13 @@
-"""Scales of blocks on their way to tensor memory, where products take them.
+"""Block scale factors on their way to TMEM, where MMAs read them (TILE).
 
     %a_scale: load -> scale; SMEM f8e8m0[m, k]; k, pipeline 0 (stages)
     %a_scale: scale -> mma; TMEM f8e8m0[m, k]; k, pipeline 2 (scales)
 
-They lie in global memory as the text says: a row's one behind the other, of which TMA brings a box
-that begins at a multiple of 16 bytes of a row; or in atoms. The threads of the partition `scale`
-write to a slot of tensor memory what a k-tile needs, and zeros for blocks beyond the end of K,
-which are multiplied by zeros. There are two slots: those of one k-tile are written while products
-take the other's. Atoms are copied by the tensor cores instead, unless most of an operand's are
-filled up with rows that nobody needs.
+In GMEM the scale factors of a row are consecutive, as in the kernel's source, and TMA copies a box
+that begins at a multiple of 16 bytes of a row; or they are in atoms. The threads of the partition
+`scale` write the scale factors of a k-tile to a stage in TMEM, with zeros for blocks beyond the end
+of K, where operands are zeros. There are two stages: threads write one while MMAs read the other.
+Atoms are copied by the tensor cores instead, unless most atoms of an operand are padding.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from wsdsl.record import record
 from wsdsl.schedule import Schedule
 
 BUFFERED = 2
-"""Slots of scales."""
+"""Stages of scale factors."""
 
 
 @record
 class BlockScales(ScaleLoad):
-    """`places` has the axis across, of single rows, and the one that is summed over, of blocks."""
+    """`places` has the axis across, in single rows, and the contraction axis, in blocks."""
 
     def box(self, sizes: Sizes) -> tuple[int, ...]:
         found = [1 if place is None else sizes[place[0].as_axis.name] for place in self.places]
@@ -88,13 +87,13 @@ def _fill_atoms(load: Load, given: Schedule, sizes: Sizes) -> bool:
 
 
 def columns_of_scales(tile: Tile | SharedTile, block: int, sizes: Sizes) -> int:
-    """Of tensor memory, of a tile whose last axis is the one that is summed over."""
+    """Count the columns of TMEM of a tile whose last axis is the contraction axis."""
     rows, summed = tile.axes
     return scale_columns(sizes[rows], sizes[summed] // (WORD * block))
 
 
 class Group(Protocol):
-    """Of edges that share a slot."""
+    """Edges that share a stage."""
 
     edges: list[Edge]
 
@@ -108,6 +107,8 @@ def stores_scales(groups: Iterable[Group]) -> bool:
 
 
 def scale_block(groups: Iterable[Group], ring: int) -> int:
-    """Elements of the blocks whose scales a ring in tensor memory has; 0 if it has none."""
+    """Return the elements per block of a pipeline of scale factors in TMEM; 0 for other
+    pipelines.
+    """
     edges = (edge for group in groups if group.ring == ring for edge in group.edges)
     return next((edge.block for edge in edges if edge.producer == "scale"), 0)
