@@ -1,4 +1,4 @@
-"""Elementwise work, indices and reductions on pieces."""
+"""Lower elementwise ops, indices and reductions to ops on fragments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Lookup = Callable[[Value], RegisterTile]
 
 
 def compute(op: Op, context: PartitionContext, pieces: Lookup) -> RegisterTile:
-    """Return the pieces of the op's result, which are computed on demand."""
+    """Return the fragments of the op's result, which are computed on demand."""
     match op:
         case ops.Index(axis=Value(type=Axis(name=name))):
             return context.indices(name)
@@ -52,7 +52,7 @@ def compute(op: Op, context: PartitionContext, pieces: Lookup) -> RegisterTile:
 
 
 def divided_indices(op: ops.Map, context: PartitionContext) -> RegisterTile | None:
-    """What `//` and `%` give of indices, where that is found without dividing each."""
+    """Return the result of `//` or `%` on indices, if it needs no division per element."""
     find = block_indices if op.fn == "floordiv" else remainder_indices
     return find(op, context)
 
@@ -60,7 +60,7 @@ def divided_indices(op: ops.Map, context: PartitionContext) -> RegisterTile | No
 def _inside_rows(
     op: ops.Reduce | FoldRows, context: PartitionContext, x: RegisterTile
 ) -> RegisterTile:
-    """What is reduced, of rows that take part."""
+    """Return the operand of a reduction, with neutral elements outside of its range."""
     if op.fn == "add" and _is_zero_outside(op.x, op.axis, context):
         return x
     dtype = op.x.as_tile.dtype
@@ -68,7 +68,9 @@ def _inside_rows(
 
 
 def block_indices(op: ops.Map, context: PartitionContext) -> RegisterTile | None:
-    """`index(axis) // number` as a number a piece, where pieces do not reach over its multiples."""
+    """Return `index(axis) // number` as a number per fragment, if no fragment crosses a
+    multiple.
+    """
     x, size = map(context.made.get, op.args)
     if not (isinstance(x, ops.Index) and isinstance(size, ops.Constant) and size.value > 0):
         return None
@@ -76,8 +78,8 @@ def block_indices(op: ops.Map, context: PartitionContext) -> RegisterTile | None
 
 
 def remainder_indices(op: ops.Map, context: PartitionContext) -> RegisterTile | None:
-    """`index(axis) % number` as the indices less a number a piece, likewise; as those in the tile
-    where that has whole blocks.
+    """Return `index(axis) % number` as the indices minus a number per fragment, if no fragment
+    crosses a multiple; as the indices in the tile if it has whole blocks.
     """
     blocks, b = block_indices(op, context), context.builder
     if blocks is None:
@@ -107,7 +109,7 @@ def _elementwise(
     shape, dtype = context.shapes.of(kind.axes), kind.dtype
     arguments = {v: pieces(v) for v in operands(op)}
     if context.shapes.lanes != ACCUMULATOR:
-        # What a row is reduced to comes first, so that fewer registers are held meanwhile.
+        # Reduced values of rows come first, which needs fewer registers.
         order = sorted(arguments, key=lambda v: arguments[v].shape.columns is not None)
         arguments = {v: arguments[v] for v in order}
 
@@ -129,9 +131,9 @@ def _elementwise(
 
 
 def _compared(op: ops.Reduce, made: Makers) -> Value:
-    """What is compared: two elements of 16 bits at once, where they are f32 only for what is found
-    of them. Those that may lie outside of the row are chosen by predicates, for which ptxas would
-    wait between loads.
+    """Return the operand of a maximum or minimum in 16 bits, two elements at once, if it is f32
+    only for the result. Elements that may be outside of the row are selected by predicates, for
+    which ptxas would wait between loads.
     """
     wide = made.get(op.x)
     if op.fn != "add" and isinstance(wide, ops.Cast) and op.x.as_tile.dtype == F32:
@@ -267,7 +269,7 @@ def _reduce_blocks(
 
 
 def _scan(op: ops.Scan, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
-    """Each chunk by itself, plus the sum of those in front of it."""
+    """Scan each chunk separately, and add the sum of the chunks before."""
     b, dtype = context.builder, op.result.as_tile.dtype
     shape = context.shapes.of(op.result.as_tile.axes)
     column = context.shapes.of(tuple(a for a in op.result.as_tile.axes if a != op.axis))
@@ -277,7 +279,7 @@ def _scan(op: ops.Scan, context: PartitionContext, x: RegisterTile, masked: bool
     sums: dict[tuple[int, int], Value] = {}
 
     def up_to(i: int, j: int) -> Value:
-        """The sum of the chunks up to j."""
+        """Return the sum of the chunks up to j."""
         if (i, j) not in sums:
             before = up_to(i, j - 1) if j else None
             made = b.value("chunk", column.piece(dtype, 0))
@@ -297,8 +299,8 @@ def _scan(op: ops.Scan, context: PartitionContext, x: RegisterTile, masked: bool
 def computed_operand(
     op: ops.Contract, in_shared: Container[Value], pieces: Lookup, context: PartitionContext
 ) -> RegisterTile | None:
-    """The operand of a product that is computed, if one is: zeros where it is summed over elements
-    that there are not."""
+    """Return the transformed operand of an MMA, if it has one: zeros outside of the contraction
+    axis."""
     for operand in (op.a, op.b):
         if operand not in in_shared:
             return with_zeros_outside(operand, pieces(operand), context)
@@ -308,8 +310,8 @@ def computed_operand(
 def with_zeros_outside(
     value: Value, x: RegisterTile, context: PartitionContext, axis: str | None = None
 ) -> RegisterTile:
-    """A tile's pieces, with zeros in what lies outside of what is walked along one of its axes, its
-    columns if none is given: the last tile alone takes the time.
+    """Return the fragments of a tile with zeros outside of the loop's range along an axis, by
+    default the columns: only the last tile needs time for this.
     """
     axis = axis or x.shape.columns
     assert isinstance(value.type, Tile) and axis is not None

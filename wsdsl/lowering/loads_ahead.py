@@ -20,7 +20,7 @@ class LoadsAhead:
         self.builder, self.late = context.builder, context.partition.late_loads
 
     def emit(self, loop: ops.ForRange) -> ops.ForRange:
-        """Adds what is loaded in front of the loop, and tells what becomes of it."""
+        """Add the first loads before the loop, and return the loop."""
         loads = [op for op in loop.body if isinstance(op, (ops.Load, ops.Lookup))]
         needed = {op.result: self.needed(op, loop) for op in loads if self.is_small(op.result)}
         needed = {v: members for v, members in needed.items() if members}
@@ -66,15 +66,15 @@ class LoadsAhead:
     def copies(
         self, loop: ops.ForRange, needed: Mapping[Value, Region], index: Value
     ) -> dict[Value, Value]:
-        """Adds the loads of the iteration with this index; what they are called in it."""
+        """Add the loads of the iteration with this index, and return their results."""
         wanted = {op for members in needed.values() for op in members}
         swap = {loop.index: index}
         self.builder.copy(tuple(op for op in loop.body if op in wanted), swap)
         return {v: swap[v] for v in needed}
 
     def needed(self, load: Op, loop: ops.ForRange) -> Region:
-        """What the body computes for a load, with the load at its end; nothing if that can not be
-        done in another iteration.
+        """Return the ops that compute a load, with the load; none if another iteration cannot
+        repeat them.
         """
         members = makers(loop.body, results_of(load))
         may = all(op.repeatable and not {*operands(op)} & {*loop.args} for op in members)
@@ -84,7 +84,7 @@ class LoadsAhead:
         return members if may and not stored else ()
 
     def is_small(self, value: Value) -> bool:
-        """Whether it is the same in all columns of a piece."""
+        """Whether it is equal in all columns of a fragment."""
         axes = self.context.axes
         if all(axes[name].role != "columns" for name in value.axes):
             return True
@@ -99,7 +99,7 @@ class LoadsAhead:
                 return False
 
     def is_place(self, index: Value) -> bool:
-        """Whether an index is one number for all columns of a piece."""
+        """Whether an index is one number for all columns of a fragment."""
         if isinstance(index.type, Axis):
             return self.context.axes[index.type.name].role != "columns"
         if (blocks := blocks_of(index, self.made)) is None:
@@ -112,7 +112,7 @@ class LoadsAhead:
         return not shifted and self.context.shapes.within(axis.as_axis.name, size)
 
     def computed_from(self, known: set[Value], body: list[Op]) -> list[ops.Map | ops.Cast]:
-        """What is small and computed from such loads alone."""
+        """Return the ops on small values that use no inputs but such loads."""
         inside = known | {v for op in body for v in results_of(op)}
         found: list[ops.Map | ops.Cast] = []
         for op in body:
@@ -128,8 +128,8 @@ class LoadsAhead:
         return found
 
     def behind_products(self, body: list[Op], early: list[ops.Map | ops.Cast]) -> int:
-        """Behind the products that are started together first; in front of all if an operand is
-        made of what is loaded.
+        """Return the index after the first MMAs that are issued together; 0 if an operand is computed
+        from the loads.
         """
         ends = (ops.CommitProducts, ops.ConsumerRelease, ops.Materialize)
         end = next((i for i, op in enumerate(body) if isinstance(op, ends)), len(body))
@@ -142,8 +142,8 @@ class LoadsAhead:
 
 
 def behind_reads(body: Region | list[Op]) -> int:
-    """Behind what gives back slots in front of all products, which threads have read: the fence
-    there waits for all loads that a thread has begun. 0 where nothing does.
+    """Return the index after the releases before all MMAs, of stages that threads have read: the
+    fence there waits for all loads in flight. 0 without such releases.
     """
     found = 0
     for i, op in enumerate(body):

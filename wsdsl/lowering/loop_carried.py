@@ -1,4 +1,4 @@
-"""What a loop carries, by kind: scalars and states, tiles as pieces, and sums of products."""
+"""Carried variables of loops, by kind: scalars and states, tiles as fragments, and accumulators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wsdsl.lowering.split_k_rules import grows
 
 
 def accumulated_in(body: Region, last: Value) -> bool:
-    """Whether a value that a loop's body hands on comes out of products that add to a tile."""
+    """Whether a value that a loop's body yields is the result of MMAs that add to a tile."""
     for op in body:
         match op:
             case Contract(result=made) if made == last:
@@ -52,7 +52,7 @@ def _goes_on(body: Region, arg: Value) -> bool:
 
 
 class Lowering(Protocol):
-    """What a carried variable needs of the pass that lowers its loop."""
+    """The interface of the pass that carried variables use."""
 
     builder: Builder
     context: PartitionContext
@@ -76,7 +76,7 @@ class Carried:
     args: tuple[Value, ...] = ()
 
     def bind(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
-        """The value exists from here on: what the lowered loop has for it."""
+        """Bind the value to its lowered form, from here on."""
         raise NotImplementedError
 
     def enter(self, lowering: Lowering) -> None:
@@ -92,7 +92,7 @@ class Carried:
         return self.bind(lowering, self.made)
 
     def after(self, lowering: Lowering) -> None:
-        """Behind the loop."""
+        """Finish after the loop."""
 
 
 def carrying(
@@ -148,7 +148,7 @@ class CarriedTile(Carried):
 
 
 class CarriedLoad(CarriedTile):
-    """What one load and then another has brought: as much of each piece as differs."""
+    """A tile that successive loads read: only the rows or columns of fragments that differ."""
 
     def bind(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
         named = super().bind(lowering, value)
@@ -165,8 +165,8 @@ class CarriedLoad(CarriedTile):
 
 
 class CarriedOperand(Carried):
-    """Computed operands of the products in flight: the registers that these read. `arg`, `last` and
-    `made` are the slot that they read, too.
+    """Transformed operands of the MMAs in flight: the registers that these read. `arg`, `last` and
+    `made` are the stage that they read, too.
     """
 
     @classmethod
@@ -186,8 +186,9 @@ class CarriedOperand(Carried):
 
 
 def _last_operands(lowering: Lowering, loop: ForRange) -> Iterator[Fragment]:
-    """The computed operands of the products behind what is given back last: a fragment a block of
-    rows of each."""
+    """Yield the transformed operands of the MMAs after the last release: a fragment per block of
+    rows of each.
+    """
     shapes = lowering.context.shapes
     places = (n for n, op in enumerate(loop.body) if isinstance(op, MbarrierArrive))
     for op in loop.body[max(places, default=-1) + 1 :]:
@@ -210,9 +211,8 @@ def _zeros(b: Builder, kind: Fragment) -> Value:
 
 @dataclass
 class CarriedSum(Carried):
-    """Accumulators, and where it is not known otherwise a flag that tells whether they hold
-    anything yet. It is known if the loop itself adds in every iteration to what began as zeros:
-    then the first one overwrites.
+    """Accumulators, and, unless it is known, a flag whether an MMA was added. It is known if the
+    loop adds in every iteration to zeros: then the first MMA overwrites.
     """
 
     tile: Accumulated = dataclasses.field(kw_only=True)

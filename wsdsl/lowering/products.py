@@ -48,8 +48,9 @@ class Products:
         return Products(context.builder, context.shapes, *where)
 
     def empty(self, tile: Tile, loc: Loc | None) -> Accumulated:
-        """A tile of zeros, as an accumulator that nothing was added to: in front of the last fence,
-        if threads have not written to registers of products since then."""
+        """Return an empty accumulator for a tile of zeros: before the last fence, if threads have
+        not written to registers of MMAs since then.
+        """
         shape, members = self.shapes.of(tile.axes), self.builder.ops
         made = [self.empty_block(tile, shape, loc) for _ in range(shape.blocks)]
         fences = [] if self.unfenced else [n for n, op in enumerate(members) if op is self.fence]
@@ -125,7 +126,7 @@ class Products:
             same |= dict(acc=accumulators[i], a=left, a_k_major=left_k, loc=op.loc)
             made[i] = b.make(ops.Wgmma, "acc", accumulators[i].type, **same)
         tile = Accumulated(acc.shape, tuple(made), end == len(made) or acc.started)
-        # What goes on from a product in flight is waited for in its place.
+        # A continued MMA in flight has the wait of the first.
         for group in self.in_flight:
             group.tiles = [x for x in group.tiles if x is not acc]
         self.open.tiles = [*(x for x in self.open.tiles if x is not acc), tile]
@@ -174,8 +175,9 @@ class Products:
     def fragments(
         self, pieces: RegisterTile, depth: tuple[int, ...], loc: Loc | None
     ) -> tuple[Value, ...]:
-        """An operand in registers, a fragment a block of rows, or as much of it as is summed over:
-        read with the next fence."""
+        """Return an operand in registers, a fragment per block of rows, or a part of the
+        contraction axis; the next fence precedes its reads.
+        """
         whole = pieces.whole_rows(self.builder, depth)
         made = tuple(self.as_operand(fragment, loc) for fragment in whole)
         self.open.fragments += made
@@ -219,8 +221,8 @@ class Products:
     def begin(
         self, tiles: list[Accumulated], slots: Set[Value], fragments: Sequence[Value] = ()
     ) -> None:
-        """In a loop that carries `slots`, or behind it: the products that read them, and the
-        `fragments`, are in flight, and add to `tiles`."""
+        """Begin a loop that carries `slots`, or continue after it: the MMAs that read them and the
+        `fragments` are in flight, and add to `tiles`."""
         self.in_flight = [Group(tiles, [*fragments], {*slots})] if slots else []
         self.unfenced = True
 
@@ -237,9 +239,10 @@ class Products:
         self.turns = []
 
     def settle(self, loc: Loc | None, kept: Set[Value] = frozenset()) -> None:
-        """Wait for all products but those that read one of the slots of the states `kept`, and
-        those behind them: of computed operands the last ones alone, since the registers of others
-        are written next."""
+        """Wait for all MMAs before the first that reads a stage of the states `kept`: with
+        transformed operands only the last MMAs stay in flight, since the registers of others are
+        written next.
+        """
         self.finish_turns(loc)
         self.commit(loc)
         groups = self.in_flight
@@ -270,8 +273,8 @@ class Products:
         self.retire_until(lambda group: tile in group.tiles, loc)
 
     def give_back(self, slot: Value, loc: Loc | None) -> None:
-        """Wait for the products that read the slot of a state. A product that is not in flight yet
-        does not outlast a slot."""
+        """Wait for the MMAs that read the stage of a state, after the commit of those that are not
+        committed yet."""
         self.finish_turns(loc)
         if not self.in_flight:
             self.settle(loc)
@@ -294,7 +297,7 @@ class Products:
         return self.builder.value("sum", Fragment(kind.dtype, kind.rows, kind.columns))
 
     def read(self, tile: Accumulated, loc: Loc | None) -> RegisterTile:
-        """The tile's pieces; zeros where nothing was added."""
+        """Return the fragments of the tile; zeros if no MMA was added."""
         b, shape = self.builder, tile.shape
         assert tile not in self.open.tiles
         if not tile.waited:
@@ -310,7 +313,7 @@ class Products:
         return self.sliced(shape, lambda i: whole[i])
 
     def sliced(self, shape: Shape, whole: Callable[[int], Value]) -> RegisterTile:
-        """The pieces of rows' blocks."""
+        """Return the fragments of blocks of rows."""
         b = self.builder
 
         def piece(i: int, j: int) -> Value:
@@ -326,8 +329,8 @@ class Products:
 
 @dataclass
 class Group:
-    """Products that are waited for together: the tiles that they add to, their operands in
-    registers, and the states of the slots that they read.
+    """MMAs with a common wait: their accumulators, their operands in registers, and the states of
+    the stages that they read.
     """
 
     tiles: list[Accumulated] = field(default_factory=list[Accumulated])
@@ -337,8 +340,8 @@ class Group:
 
 @dataclass
 class Turn:
-    """A block of rows of a product, started when the sum of the one `before` is used up: `product`
-    is its accumulator, `sum` what was waited for.
+    """A block of rows of an MMA, issued after the last use of the result `before`: `product` is its
+    accumulator, `sum` the result after the wait.
     """
 
     op: ops.Contract

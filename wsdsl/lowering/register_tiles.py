@@ -1,10 +1,10 @@
-"""A tile in registers: fragments of 64 rows by a chunk of columns, its pieces.
+"""A tile in registers: fragments of 64 rows by a chunk of columns.
 
-Piece (i, j) of a tile holds the rows 64 i … 64 i + 63 of the warpgroup's share (of lower tiles
-fewer: `height`) and the columns of chunk j; an axis that the tile lacks has one piece. Chunks are
-as wide as a store's line, the last one narrower where the tile's width asks for it. Pieces are
-computed when they are first asked for, so that an epilogue comes out chunk by chunk, as its stores
-demand it.
+Fragment (i, j) of a tile has the rows 64 i … 64 i + 63 of the warpgroup's part (fewer rows,
+`height`, in tiles with fewer) and the columns of chunk j; along an axis that the tile lacks there
+is one fragment. Chunks have the width of a store's line; the last one may be narrower. Fragments
+are computed at their first use, so that an epilogue is emitted chunk by chunk, in the order of its
+stores.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ ROWS, PIECE = 64, 64
 """Rows of an MMA; and the most elements of a thread of a fragment with these rows whose lanes have
 vectors."""
 ROW_PIECE = 8
-"""The same of lower pieces, whose rows may be long: threads compute with one access after the
-other, so that what they make of a row takes few registers beside it."""
+"""The most elements per thread of fragments with fewer rows, which may be long: threads compute
+with one access after another, so that results of a row need few additional registers.
+"""
 
 
 def chunk_widths(columns: int, narrow: bool) -> tuple[int, ...]:
-    """How so many columns are cut; `narrow` ones to at most half of the widest chunk. The rest is a
-    chunk like the others: one that is stored twice costs more than lines without a swizzle.
+    """Return the chunks of columns; `narrow` ones have at most half of the widest chunk. The rest
+    is a separate chunk: to store columns twice costs more than lines without a swizzle.
     """
     widest = MAX_WIDTH // 2 if narrow else MAX_WIDTH
     whole, rest = divmod(columns, widest)
@@ -62,7 +63,7 @@ class Shape:
     apart: int = 16
 
     def piece(self, dtype: DType, chunk: int) -> Type:
-        """What is the same in all columns of a piece that has one row is a scalar."""
+        """Return a scalar for a fragment with one row and equal columns."""
         rows, columns = self.height if self.rows else 1, self.widths[chunk] if self.columns else 1
         if self.columns is None and rows == 1:
             return Tile(dtype)
@@ -102,8 +103,8 @@ class Shape:
 class Shapes:
     """Shapes of tiles by their axes. `narrow` axes are cut to chunks of at most 32 columns, since
     four-byte elements are stored from them through a line of 128 bytes. `cut` are those whose
-    chunks are given. `lanes` other than an accumulator's hold pieces of several accesses, and may
-    have one axis, the `flat` one, as their rows and columns. A piece has `height` rows.
+    chunks are given. `lanes` other than an accumulator's have fragments of several accesses, and
+    may have one axis, the `flat` one, as their rows and columns. A fragment has `height` rows.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class Shapes:
         in_tensor_memory: bool = False,
     ) -> None:
         self.in_tensor_memory = in_tensor_memory
-        """Whether warps hold rows as they read them there: 32 of 128."""
+        """Whether warps have rows as they read them in TMEM: 32 of 128."""
         self.axes, self.consumers, self.share = axes, consumers, share
         self.narrow, self.cut, self.lanes = narrow, cut, lanes
         self.flat = flat if lanes != ACCUMULATOR else None
@@ -153,7 +154,7 @@ class Shapes:
         return (accesses * each,) * whole + (rest * each,) * bool(rest)
 
     def within(self, axis: str, size: int) -> bool:
-        """Whether no piece of a tile that begins at a multiple of its size reaches over one of
+        """Whether no fragment of a tile that begins at a multiple of its size crosses a multiple of
         `size`.
         """
         shape = self.of((axis,))
@@ -163,15 +164,15 @@ class Shapes:
 
 
 def _parts(size: int, each: int) -> int:
-    """What is left over would be computed by nobody."""
+    """Divide without a remainder, which no warpgroup would compute."""
     assert size % each == 0, f"{size} elements are no parts of {each}"
     return size // each
 
 
 @dataclass
 class RegisterTile:
-    """A tile's pieces; `tensor` names the one that they are still to be read from, if any.
-    `least` are the same with rows or columns of 1 where they are known to be equal.
+    """The fragments of a tile; `tensor` is the tensor that they are still to be read from, if any.
+    `least` are the fragments with 1 row or column where all rows or columns are known to be equal.
     """
 
     shape: Shape
@@ -240,7 +241,7 @@ def narrow(
     compute: Callable[[int, int], Value],
     tensor: Value | None = None,
 ) -> RegisterTile:
-    """Pieces of which `compute` gives as much as differs."""
+    """Return fragments; `compute` returns only the rows or columns that differ."""
     least = RegisterTile(shape, compute)
 
     def spread(i: int, j: int) -> Value:
@@ -257,7 +258,7 @@ def narrow(
 
 
 def held(shape: Shape, values: tuple[Value, ...]) -> RegisterTile:
-    """Pieces that exist already, in the order of `places`."""
+    """Return a tile of existing fragments, in the order of `places`."""
     made = dict(zip(shape.places(), values, strict=True))
     return RegisterTile(shape, lambda i, j: made[(i, j)], made=made)
 
