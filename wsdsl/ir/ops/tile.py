@@ -11,7 +11,6 @@ from wsdsl.ir.op import (
     TILE,
     TILES,
     Makers,
-    ManyResults,
     OneResult,
     Op,
     Region,
