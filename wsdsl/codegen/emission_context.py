@@ -11,7 +11,7 @@ from wsdsl.codegen import value_registers as h
 from wsdsl.codegen.wgmma_group import Group
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.op import Makers, Op, Region, Value
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import I32, Tile
 
 HeldT = TypeVar("HeldT")
 
@@ -149,6 +149,12 @@ class Context:
         w, threads = self.w, self.threads
         one = threads.first_thread if self.place.inside else w.compare("eq", threads.tid, 0)
         return one if pred is None else w.binary("and", "i1", one, pred)
+
+    def size(self, dim: str | int) -> h.Scalar:
+        """The size of a dimension."""
+        if isinstance(dim, str):
+            return self.sizes[dim]
+        return h.Scalar(str(dim), I32, dim, nonnegative=True)
 
     def own_warpgroup(self) -> str:
         """Of the partition."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.addresses.lane_indices import columns_of_lanes, rows_of_lanes
+from wsdsl.codegen.arithmetic.bits import pack_halves
 from wsdsl.codegen.arithmetic.byte_casts import bytes_to_half
 from wsdsl.codegen.arithmetic.literals import f32_literal
 from wsdsl.codegen.arithmetic.small_floats import SMALL_FORMATS, small_from_float, small_to_half
@@ -238,9 +239,7 @@ def from_elements(w: Writer, dtype: DType, shape: Shape, held: Sequence[str]) ->
             wide = [w.value(f"zext i8 {x} to i16") for x in (low, high)]
             packed.append(join_bytes(w, *wide))
             continue
-        pair = w.value(f"insertelement <2 x {type}> poison, {type} {low}, i32 0")
-        pair = w.value(f"insertelement <2 x {type}> {pair}, {type} {high}, i32 1")
-        packed.append(w.value(f"bitcast <2 x {type}> {pair} to i32"))
+        packed.append(pack_halves(w, type, low, high))
     return Registers(dtype, *shape, tuple(packed))
 
 

@@ -213,7 +213,7 @@ class Addresses:
 
     def is_high(self, element: int) -> str:
         """i32: whether the element is the upper half of its byte."""
-        entry = self._entry(len(self.kind.dims) - 1)
+        entry = self._entry(self.last_dim)
         source = source_element(element, self.shape, entry.held.shape)
         return self.c.w.binary("and", "i32", self._index(entry, source), 1)
 
@@ -221,9 +221,7 @@ class Addresses:
         """i1: the element lies in the tensor, and is asked for. None: surely."""
         keys: list[Key] = []
         for entry in self.entries:
-            size = self.kind.dims[entry.dim]
-            if isinstance(size, str):
-                size = self.c.sizes[size].known
+            size = self.c.size(self.kind.dims[entry.dim]).known
             source = self.source(entry.dim, element)
             if not (isinstance(size, int) and entry.is_below(size, source)):
                 keys.append((entry.dim, "bound", source))
@@ -252,8 +250,7 @@ class Addresses:
         if dim == ASKED and self.only is not None:
             return self.c.registers(self.only).texts[source]
         entry = self._entry(dim)
-        dimension = self.kind.dims[dim]
-        size = str(dimension) if isinstance(dimension, int) else self.c.sizes[dimension].text
+        size = self.c.size(self.kind.dims[dim]).text
         affine: Affine | None = entry.held.affine
         if affine is not None:
             # Each element is compared with a constant, and no index takes a register.

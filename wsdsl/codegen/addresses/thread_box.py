@@ -29,8 +29,7 @@ class TensorBox:
         return self.type.dtype
 
     def size(self, dim: int) -> str:
-        size = self.type.dims[dim]
-        return str(size) if isinstance(size, int) else self.c.sizes[size].text
+        return self.c.size(self.type.dims[dim]).text
 
     def by_widest(self, copy: Callable[[int], None], *widths: int) -> None:
         """The code of `copy` for each number of bytes. The first of which address, strides and size

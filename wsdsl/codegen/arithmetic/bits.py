@@ -63,6 +63,18 @@ def joined(w: Writer, parts: Sequence[str]) -> str:
     return word
 
 
+def halves_of_word(w: Writer, word: str) -> list[str]:
+    """The two elements of 16 bits of an i32."""
+    return [w.value(f"trunc i32 {x} to i16") for x in (word, w.binary("lshr", "i32", word, 16))]
+
+
+def pack_halves(w: Writer, type: str, low: str, high: str) -> str:
+    """Two elements of 16 bits in an i32."""
+    pair = w.value(f"insertelement <2 x {type}> poison, {type} {low}, i32 0")
+    pair = w.value(f"insertelement <2 x {type}> {pair}, {type} {high}, i32 1")
+    return w.value(f"bitcast <2 x {type}> {pair} to i32")
+
+
 # Halves of 32-bit registers.
 AND_OR, AND_XOR = 0xEA, 0x6A
 """What lop3 does: (a & b) | c, (a & b) ^ c."""

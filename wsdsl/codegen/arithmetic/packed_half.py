@@ -5,7 +5,7 @@ to spare, so what is rounded to it first is rounded as if it were not.
 
 from __future__ import annotations
 
-from wsdsl.codegen.arithmetic.bits import arithmetic
+from wsdsl.codegen.arithmetic.bits import arithmetic, pack_halves
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import source_element
 from wsdsl.codegen.llvm_types import is_packed, num_registers, scalar_type
@@ -78,10 +78,7 @@ class _Pairs:
             return held.texts[first // 2]
         text = held.texts[first]
         if (text,) not in self.made:
-            w, type = self.w, scalar_type(held.dtype)
-            pair = w.value(f"insertelement <2 x {type}> poison, {type} {text}, i32 0")
-            pair = w.value(f"insertelement <2 x {type}> {pair}, {type} {text}, i32 1")
-            self.made[text,] = w.value(f"bitcast <2 x {type}> {pair} to i32")
+            self.made[text,] = pack_halves(self.w, scalar_type(held.dtype), text, text)
         return self.made[text,]
 
     def mask(self, held: Registers, i: int) -> str:

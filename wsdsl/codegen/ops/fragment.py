@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsdsl.codegen import nvvm
+from wsdsl.codegen.arithmetic.bits import joined
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import cut_columns, iota, texts_of
 from wsdsl.codegen.llvm_types import shape_of
@@ -43,8 +44,7 @@ def _by_four_columns(c: Context, pairs: Sequence[str]) -> tuple[str, ...]:
     made: list[str] = []
     for at in range(0, len(pairs), 4):
         for left, right in (pairs[at : at + 4 : 2], pairs[at + 1 : at + 4 : 2]):
-            wide = [w.value(f"zext i16 {x} to i32") for x in (left, right)]
-            own = w.binary("or", "i32", wide[0], w.binary("shl", "i32", wide[1], 16))
+            own = joined(w, (left, right))
             low, high = (nvvm.shuffle_any(w, "i32", own, source) for source in (first, second))
             made.append(nvvm.pick_bytes(w, low, high, selector))
     return tuple(made)

@@ -8,7 +8,7 @@ from wsdsl.codegen.addresses.byte_vectors import load_byte_words
 from wsdsl.codegen.addresses.gmem_addresses import Addresses
 from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.addresses.vector_access import load_vectors
-from wsdsl.codegen.arithmetic.bits import from_bits
+from wsdsl.codegen.arithmetic.bits import from_bits, halves_of_word
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import Global
 from wsdsl.codegen.llvm_types import dtype_and_shape, is_packed, num_elements
@@ -17,7 +17,7 @@ from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.gmem_limits import L2_LINE
 from wsdsl.ir.ops import LoadGlobal, PrefetchTile, StoreGlobal
-from wsdsl.ir.types import THREADS, Fragment, Tensor
+from wsdsl.ir.types import THREADS, Fragment
 
 
 def is_paired(op: LoadGlobal | StoreGlobal, c: Context, shape: Shape) -> bool:
@@ -26,12 +26,11 @@ def is_paired(op: LoadGlobal | StoreGlobal, c: Context, shape: Shape) -> bool:
 
 
 def pair_conditions(
-    c: Context, addresses: Addresses, element: int, kind: Tensor
+    c: Context, addresses: Addresses, element: int
 ) -> tuple[str | None, str | None]:
     """Both elements exist; only the first does (None: never)."""
     both, first = addresses.condition(element + 1), addresses.condition(element)
-    size = kind.dims[-1]
-    size = c.sizes[size].known if isinstance(size, str) else size
+    size = c.size(addresses.kind.dims[-1]).known
     if both is None or first is None or (isinstance(size, int) and size % 2 == 0):
         return both, None
     return both, c.w.binary("and", "i1", first, c.w.binary("xor", "i1", both, "true"))
@@ -66,21 +65,19 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
     if is_paired(op, c, shape):
         packed: list[str] = []
         for e in range(0, num_elements(*shape), 2):
-            both, first = pair_conditions(c, addresses, e, kind)
-            at = addresses.at(e)
-            if bits == 16 or is_packed(dtype, shape[1]):
-                load = w, at, 2 * bits, 1, both, constant
-                packed += inline_ptx.load_global_vector(*load, first=first)
+            both, first = pair_conditions(c, addresses, e)
+            at, num = addresses.at(e), 1 if bits == 16 or is_packed(dtype, shape[1]) else 2
+            load = w, at, 2 * bits // num, num, both, constant
+            pair = inline_ptx.load_global_vector(*load, first=first)
+            if num == 1:
+                packed += pair
             else:
-                load = w, at, bits, 2, both, constant
-                pair = inline_ptx.load_global_vector(*load, first=first)
                 results += [from_bits(w, text, dtype) for text in pair]
         if packed and is_packed(dtype, shape[1]):
             c.held[op.result] = Registers(dtype, *shape, tuple(packed))
             return
         for text in packed:
-            high = w.binary("lshr", "i32", text, 16)
-            results += [w.value(f"trunc i32 {x} to i16") for x in (text, high)]
+            results += halves_of_word(w, text)
     else:
         known = dict[tuple[Global, str | None], str]()
         for e in range(num_elements(*shape)):

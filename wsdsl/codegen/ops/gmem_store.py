@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from wsdsl.codegen import fragment_registers, inline_ptx
 from wsdsl.codegen.addresses.block_access import store_blocks
 from wsdsl.codegen.addresses.gmem_addresses import Addresses
-from wsdsl.codegen.addresses.vector_access import WORD, store_vectors
-from wsdsl.codegen.arithmetic.bits import REDUCTIONS, to_bits
+from wsdsl.codegen.addresses.vector_access import WORD, partial_vectors, seldom
+from wsdsl.codegen.arithmetic.bits import REDUCTIONS, joined, pack_halves, to_bits
 from wsdsl.codegen.emission_context import Context
+from wsdsl.codegen.fragment_registers import join_bytes
 from wsdsl.codegen.inline_ptx import Global
 from wsdsl.codegen.llvm_types import is_packed, num_elements
 from wsdsl.codegen.ops.gmem import is_paired, pair_conditions
@@ -66,15 +67,13 @@ class GlobalStore:
 
     def _once(self) -> str | None:
         """i1: this thread writes, of those that hold the same elements; and `pred` holds."""
-        c, w, threads = self.c, self.c.w, self.c.threads
+        c, w = self.c, self.c.w
         found: list[str] = []
         if self.op.pred is not None:
             found.append(c.scalar(self.op.pred).text)
         rows, columns, lanes = self.shape
         if rows == columns == 1:
-            if not c.place.elected:
-                inside = c.place.inside
-                found.append(threads.first_thread if inside else w.compare("eq", threads.tid, 0))
+            found += [one] if (one := c.one_thread()) else []
         elif columns == 1:
             found.append(w.compare("eq", fragment_registers.first_column(c, lanes), 0))
         elif rows == 1 and lanes.warps < 4:
@@ -91,57 +90,51 @@ class GlobalStore:
     def _source(self, element: int) -> int:
         return fragment_registers.source_element(element, self.shape, self.value.shape)
 
-    def _write(self, at: Global, kind: str, bits: int, texts: list[str], pred: str | None) -> None:
+    def _write(self, at: Global, bits: int, texts: list[str], pred: str | None) -> None:
+        """Write words of `bits` bits, which have an element or two."""
         if self.op.accumulate:
+            dtype = self.kind.dtype
+            kind = REDUCTIONS[dtype.name] + ("x2" if bits > dtype.bits else "")
             inline_ptx.add_global(self.c.w, at, kind, bits, texts, pred)
         else:
             inline_ptx.store_global(self.c.w, at, bits, texts, pred)
 
+    def _texts(self) -> list[str]:
+        """The bits of the elements."""
+        w, value = self.c.w, self.value
+        return [to_bits(w, x, self.kind.dtype) for x in fragment_registers.elements(w, value)]
+
     def singles(self, only: Sequence[str] = ()) -> None:
-        """`only`: where else each has to be, if that is asked."""
-        w, dtype = self.c.w, self.kind.dtype
-        texts = [to_bits(w, x, dtype) for x in fragment_registers.elements(w, self.value)]
-        name = REDUCTIONS.get(dtype.name, "")
+        """Store each element where `only` holds for it."""
+        texts = self._texts()
         for e in range(num_elements(*self.shape)):
             pred = self.all(self.once, self.addresses.condition(e), *only[e : e + 1])
-            self._write(self.addresses.at(e), name, dtype.bits, [texts[self._source(e)]], pred)
+            self._write(self.addresses.at(e), self.kind.dtype.bits, [texts[self._source(e)]], pred)
 
     def pairs(self) -> None:
-        w, dtype = self.c.w, self.kind.dtype
-        name = REDUCTIONS.get(dtype.name, "")
-        texts = [to_bits(w, x, dtype) for x in fragment_registers.elements(w, self.value)]
+        bits, texts = self.kind.dtype.bits, self._texts()
         for e in range(0, num_elements(*self.shape), 2):
-            both, first = pair_conditions(self.c, self.addresses, e, self.kind)
+            both, first = pair_conditions(self.c, self.addresses, e)
             at = self.addresses.at(e)
-            own = [texts[self._source(e)], texts[self._source(e + 1)]]
-            if dtype.bits < 32:
-                pair = self._packed(e, own)
-                self._write(at, f"{name}x2", 2 * dtype.bits, [pair], self.all(self.once, both))
-            else:
-                self._write(at, name, dtype.bits, own, self.all(self.once, both))
+            self._write(at, min(WORD, 2 * bits), self._pair(texts, e), self.all(self.once, both))
             if first is not None:
-                self._write(at, name, dtype.bits, own[:1], self.all(self.once, first))
+                self._write(at, bits, [texts[self._source(e)]], self.all(self.once, first))
 
     def vectors(self) -> None:
-        """Like `pairs`, as many as `vector` says."""
-        elements = fragment_registers.elements(self.c.w, self.value)
-        texts = [to_bits(self.c.w, x, self.kind.dtype) for x in elements]
-
-        def pair(e: int) -> list[str]:
-            own = [texts[self._source(e)], texts[self._source(e + 1)]]
-            return own if self.kind.dtype.bits == 32 else [self._packed(e, own)]
-
-        def both(pred: str | None) -> str | None:
-            return self.all(self.once, pred)
-
-        name = REDUCTIONS.get(self.kind.dtype.name, "")
-        kind = name if self.kind.dtype.bits == WORD else f"{name}x2"
-
-        def write(at: Global, words: list[str], pred: str | None) -> None:
-            self._write(at, kind, WORD, words, pred)
-
-        how = self.op.vector, pair, both, write, self.singles
-        store_vectors(self.c, self.addresses, self.shape, *how)
+        """Store `vector` elements at a time, the elements of a vector that is in part outside of
+        the tensor one by one.
+        """
+        c, vector, texts = self.c, self.op.vector, self._texts()
+        for e in range(0, num_elements(*self.shape), vector):
+            words = [text for i in range(0, vector, 2) for text in self._pair(texts, e + i)]
+            if self.kind.dtype.bits == 8:
+                words = [joined(c.w, words[i : i + 2]) for i in range(0, len(words), 2)]
+            whole = self.all(self.once, self.addresses.condition(e + vector - 1))
+            self._write(self.addresses.at(e), WORD, words, whole)
+        some = partial_vectors(c, self.addresses, self.shape, vector)
+        if some is not None:
+            with seldom(c.w, some):
+                self.singles()
 
     def bytes(self) -> None:
         """Of two neighbours each: both exist, or neither does."""
@@ -161,12 +154,12 @@ class GlobalStore:
             pred = self.all(self.once, self.addresses.condition(e))
             inline_ptx.store_global(w, self.addresses.at(e), 8, [byte], pred)
 
-    def _packed(self, element: int, own: list[str]) -> str:
-        if is_packed(self.value.dtype, self.value.columns):
-            return self.value.texts[self._source(element) // 2]
-        w = self.c.w
-        if self.kind.dtype.bits == 8:
-            return fragment_registers.join_bytes(w, *own)
-        pair = w.value(f"insertelement <2 x i16> poison, i16 {own[0]}, i32 0")
-        pair = w.value(f"insertelement <2 x i16> {pair}, i16 {own[1]}, i32 1")
-        return w.value(f"bitcast <2 x i16> {pair} to i32")
+    def _pair(self, texts: list[str], element: int) -> list[str]:
+        """The bits of two adjacent elements: two registers of 32 bits, or one of both."""
+        w, bits = self.c.w, self.kind.dtype.bits
+        if bits < WORD and is_packed(self.value.dtype, self.value.columns):
+            return [self.value.texts[self._source(element) // 2]]
+        pair = [texts[self._source(element + i)] for i in (0, 1)]
+        if bits == WORD:
+            return pair
+        return [join_bytes(w, *pair) if bits == 8 else pack_halves(w, "i16", *pair)]

@@ -57,7 +57,7 @@ def convert_add_bins(c: Context, op: AddBins) -> None:
     copy = w.multiply(w.binary("and", "i32", c.threads.lane, op.copies - 1), WORD)
     base = w.add(c.item(shared, "0"), copy) if op.copies > 1 else c.item(shared, "0")
     places = [_Places(c, v, shape) for v in op.index]
-    sizes = [_size(c, dim) for dim in kind.dims]
+    sizes = [c.size(dim).text for dim in kind.dims]
     limits = [_least(w, size, extent) for size, extent in zip(sizes, op.extents, strict=True)]
     for e in range(num_elements(*shape)):
         index = [own.at(e) for own in places]
@@ -89,7 +89,7 @@ def convert_store_bins(c: Context, op: StoreBins) -> None:
         index = _indices(w, own, op.extents)
         tests = [w.compare("ult", own, end)]
         for i, dim, extent in zip(index, kind.dims, op.extents, strict=True):
-            size = _size(c, dim)
+            size = c.size(dim).text
             if not (size.isdigit() and int(size) >= extent):
                 tests.append(w.compare("ult", i, size))
         with w.where(reduce(lambda a, b: w.binary("and", "i1", a, b), tests)):
@@ -147,10 +147,6 @@ def _any(w: Writer, relation: str, a: Sequence[str], b: Sequence[str]) -> str:
 def _word(dtype: DType) -> DType:
     """What counters are of."""
     return F32 if dtype.is_float else dtype
-
-
-def _size(c: Context, dim: str | int) -> str:
-    return str(dim) if isinstance(dim, int) else c.sizes[dim].text
 
 
 def _least(w: Writer, size: str, extent: int) -> str:

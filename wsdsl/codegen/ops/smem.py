@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS, item_place, swizzled, warp_place
+from wsdsl.codegen.arithmetic.bits import pack_halves
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, join_bytes, texts_of
 from wsdsl.codegen.inline_ptx import At, operands
@@ -96,12 +97,9 @@ def packed_pairs(w: Writer, value: Registers) -> tuple[str, ...]:
     """16-bit elements as packed pairs, whatever their dtype."""
     if value.dtype.is_float:
         return value.texts
-    texts, packed = texts_of(w, value), list[str]()
-    for low, high in zip(texts[::2], texts[1::2], strict=True):
-        pair = w.value(f"insertelement <2 x i16> poison, i16 {low}, i32 0")
-        pair = w.value(f"insertelement <2 x i16> {pair}, i16 {high}, i32 1")
-        packed.append(w.value(f"bitcast <2 x i16> {pair} to i32"))
-    return tuple(packed)
+    texts = texts_of(w, value)
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    return tuple(pack_halves(w, "i16", *pair) for pair in pairs)
 
 
 def _store_matrices(c: Context, value: Registers, to: _Panel, transposed: bool, byte: str) -> None:

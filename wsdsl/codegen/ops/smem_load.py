@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.addresses.smem_addresses import swizzled
-from wsdsl.codegen.arithmetic.bits import bools_of, from_bits, gathered
+from wsdsl.codegen.arithmetic.bits import bools_of, from_bits, gathered, halves_of_word
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import from_elements, texts_of
 from wsdsl.codegen.inline_ptx import At, operands
@@ -56,11 +56,8 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
 
 def _of_pairs(w: Writer, dtype: DType, shape: Shape, texts: Sequence[str]) -> Registers:
     """Elements of 16 bits that are not held in pairs."""
-    elements: list[str] = []
-    for text in texts:
-        high = w.binary("lshr", "i32", text, 16)
-        elements += [w.value(f"trunc i32 {x} to i16") for x in (text, high)]
-    return from_elements(w, dtype, shape, elements)
+    halves = [half for text in texts for half in halves_of_word(w, text)]
+    return from_elements(w, dtype, shape, halves)
 
 
 def of_packed(c: Context, dtype: DType, shape: Shape, words: list[str]) -> Registers:

@@ -16,8 +16,8 @@ from functools import reduce
 
 from wsdsl.codegen import fragment_registers, inline_ptx
 from wsdsl.codegen.addresses.smem_addresses import item_place
-from wsdsl.codegen.addresses.vector_access import from_words, pairs_in_word
-from wsdsl.codegen.arithmetic.bits import from_bits, to_bits
+from wsdsl.codegen.addresses.vector_access import from_words
+from wsdsl.codegen.arithmetic.bits import from_bits, joined, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.llvm_types import dtype_and_shape, is_packed, num_elements
@@ -95,27 +95,27 @@ def convert_store_transposed(c: Context, op: StoreTransposed) -> None:
     )
     before = 0
     for part in parts:
-        joined = math.gcd(WORD // size, lanes.tall)
-        for element, text in _down_columns(w, part, joined):
+        height = math.gcd(WORD // size, lanes.tall)
+        for element, text in _down_columns(w, part, height):
             byte = (before + fragment_registers.row_offset(element, part.shape)) * size
             at = lines.at(op.line + fragment_registers.column_offset(element, part.shape), byte)
-            inline_ptx.store_shared(w, at, 8 * size * joined, [text])
+            inline_ptx.store_shared(w, at, 8 * size * height, [text])
         before += part.rows
 
 
-def _down_columns(w: Writer, part: Registers, joined: int) -> list[tuple[int, str]]:
+def _down_columns(w: Writer, part: Registers, height: int) -> list[tuple[int, str]]:
     """Of each column so many neighbouring rows in one register, with the first one's element."""
     vector, held, size = part.lanes.vector, part.lanes.held(part.rows), part.dtype.bytes
     count = num_elements(*part.shape)
-    firsts = [e for e in range(0, count, vector) if e // vector % held % joined == 0]
-    if size == 2 and joined == 2 and vector > 1:
+    firsts = [e for e in range(0, count, vector) if e // vector % held % height == 0]
+    if size == 2 and height == 2 and vector > 1:
         pairs, made = packed_pairs(w, part), list[tuple[int, str]]()
         for e in (e for first in firsts for e in range(first, first + vector, 2)):
             two = pairs[e // 2], pairs[(e + vector) // 2]
             made += [(e + i, pick_bytes(w, *two, PAIRS[i])) for i in (0, 1)]
         return made
-    if joined == WORD and vector >= WORD and is_packed(part.dtype, part.columns):
-        words = [pairs_in_word(w, *part.texts[i : i + 2]) for i in range(0, len(part.texts), 2)]
+    if height == WORD and vector >= WORD and is_packed(part.dtype, part.columns):
+        words = [joined(w, part.texts[i : i + 2]) for i in range(0, len(part.texts), 2)]
         made = []
         for e in (e for first in firsts for e in range(first, first + vector, WORD)):
             rows = [words[(e + i * vector) // WORD] for i in range(WORD)]
@@ -123,7 +123,7 @@ def _down_columns(w: Writer, part: Registers, joined: int) -> list[tuple[int, st
         return made
     texts = [to_bits(w, x, part.dtype) for x in fragment_registers.elements(w, part)]
     each = [e for first in firsts for e in range(first, first + vector)]
-    return [(e, _joined(w, [texts[e + i * vector] for i in range(joined)], size)) for e in each]
+    return [(e, _joined(w, [texts[e + i * vector] for i in range(height)], size)) for e in each]
 
 
 def _turned(w: Writer, rows: list[str]) -> list[str]:
