@@ -273,13 +273,9 @@ def cut_columns(held: Registers, start: int, columns: int) -> Registers:
         return Registers(held.dtype, held.rows, columns, held.lanes, affine=affine)
     own = slice(first, first + count)
     texts, spread = held.texts[own], held.spread[own]
-    words = _cut_words(held, start, columns)
+    # Words are kept where the cut has whole ones.
+    wide, words = held.columns // max(1, len(held.words)), tuple[str, ...]()
+    if held.words and start % wide == 0 and columns % wide == 0:
+        words = held.words[start // wide : (start + columns) // wide]
     cut = held.rows, columns, held.lanes
     return Registers(held.dtype, *cut, texts, spread=spread, words=words)
-
-
-def _cut_words(held: Registers, start: int, columns: int) -> tuple[str, ...]:
-    """Whole ones, of so many columns each."""
-    wide = held.columns // max(1, len(held.words))
-    whole = held.words and start % wide == 0 and columns % wide == 0
-    return held.words[start // wide : (start + columns) // wide] if whole else ()

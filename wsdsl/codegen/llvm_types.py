@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from wsdsl.codegen.value_registers import Held, Registers, Scalar, Shape, StateAt
+from wsdsl.codegen.value_registers import Shape
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import types as t
 from wsdsl.ir.printer import IR_HINT
@@ -78,17 +76,6 @@ def llvm_types(type: t.Type) -> tuple[str, ...]:
 
 def not_carried(value: str) -> CompileError:
     return CompileError(f"WS0604 a loop or an if cannot carry {value}", hint=IR_HINT)
-
-
-def rebuild(type: t.Type, texts: Sequence[str]) -> Held:
-    """The value whose registers are `texts`; no words."""
-    match type:
-        case t.Tile(dtype, ()):
-            return Scalar(texts[0], dtype)
-        case t.Fragment() | t.Accumulator():
-            return Registers(type.dtype, *shape_of(type), tuple(texts))
-        case _:
-            return StateAt(texts[0], texts[1])
 
 
 def dtype_and_shape(type: t.Type) -> tuple[t.DType, Shape]:

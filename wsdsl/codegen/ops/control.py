@@ -5,17 +5,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence, Set
 from contextlib import ExitStack
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.arithmetic.byte_maps import of_words, words_of_pairs
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import texts_of
-from wsdsl.codegen.llvm_types import in_words, llvm_types, not_carried, rebuild, shape_of
+from wsdsl.codegen.llvm_types import in_words, llvm_types, not_carried, shape_of
 from wsdsl.codegen.value_registers import Held, Registers, Scalar, StateAt
 from wsdsl.ir.op import Value
 from wsdsl.ir.ops import Elect, ForRange, If, Yield
-from wsdsl.ir.types import Fragment
+from wsdsl.ir.types import Accumulator, Fragment, Tile
 
 
 def registers_of(c: Context, value: Value) -> tuple[str, ...]:
@@ -44,15 +44,21 @@ def _flat(c: Context, values: Sequence[Value]) -> list[str]:
 
 
 def _rebuild(c: Context, values: Sequence[Value], texts: Sequence[str]) -> None:
-    at = 0
+    """Define values that LLVM carries in registers `texts`."""
+    rest = iter(texts)
     for value in values:
-        kind, count = value.type, len(llvm_types(value.type))
-        own = texts[at : at + count]
-        if isinstance(kind, Fragment) and in_words(kind.dtype, shape_of(kind)):
-            c.held[value] = of_words(c.w, kind.dtype, own, shape_of(kind))
-        else:
-            c.held[value] = rebuild(kind, own)
-        at += count
+        own = tuple(islice(rest, len(llvm_types(value.type))))
+        match value.type:
+            case Tile(dtype, ()):
+                c.held[value] = Scalar(own[0], dtype)
+            case Fragment() | Accumulator() as kind:
+                dtype, shape = kind.dtype, shape_of(kind)
+                is_words = in_words(dtype, shape)
+                c.held[value] = (
+                    of_words(c.w, dtype, own, shape) if is_words else Registers(dtype, *shape, own)
+                )
+            case _:
+                c.held[value] = StateAt(*own)
 
 
 def convert_for_range(c: Context, op: ForRange) -> None:

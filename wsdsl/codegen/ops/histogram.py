@@ -56,11 +56,10 @@ def convert_add_bins(c: Context, op: AddBins) -> None:
     added = [to_bits(w, x, word) for x in elements(w, counted)]
     copy = w.multiply(w.binary("and", "i32", c.threads.lane, op.copies - 1), WORD)
     base = w.add(c.item(shared, "0"), copy) if op.copies > 1 else c.item(shared, "0")
-    places = [_Places(c, v, shape) for v in op.index]
+    indices = [*zip(*(_elements_of_index(c, v, shape) for v in op.index), strict=True)]
     sizes = [c.size(dim).text for dim in kind.dims]
     limits = [_least(w, size, extent) for size, extent in zip(sizes, op.extents, strict=True)]
-    for e in range(num_elements(*shape)):
-        index = [own.at(e) for own in places]
+    for e, index in enumerate(indices):
         linear = _counter(w, index, limits, op.extents, store.once)
         at = At(w.add(base, w.multiply(linear, WORD * op.copies)), shared.offset)
         text = added[source_element(e, shape, value.shape)]
@@ -73,8 +72,7 @@ def convert_add_bins(c: Context, op: AddBins) -> None:
     ]
     if beyond:
         with seldom(w, reduce(lambda a, b: w.binary("or", "i1", a, b), beyond)):
-            every = ([own.at(e) for own in places] for e in range(num_elements(*shape)))
-            store.singles([_any(w, "uge", index, limits) for index in every])
+            store.singles([_any(w, "uge", index, limits) for index in indices])
 
 
 def convert_store_bins(c: Context, op: StoreBins) -> None:
@@ -188,13 +186,9 @@ def _share(c: Context, count: int, by: int, unit: int) -> tuple[str, str]:
     return begin, end
 
 
-class _Places:
-    """Along a dimension, of each element."""
-
-    def __init__(self, c: Context, index: Value, shape: Shape) -> None:
-        held = wide(c, c.held[index])
-        self.held = held if isinstance(held, Registers) else c.registers(index)
-        self.shape, self.texts = shape, elements(c.w, self.held)
-
-    def at(self, element: int) -> str:
-        return self.texts[source_element(element, self.shape, self.held.shape)]
+def _elements_of_index(c: Context, index: Value, shape: Shape) -> list[str]:
+    """The index along a dimension for each element of a fragment of `shape`."""
+    held = wide(c, c.held[index])
+    held = held if isinstance(held, Registers) else c.registers(index)
+    texts = elements(c.w, held)
+    return [texts[source_element(e, shape, held.shape)] for e in range(num_elements(*shape))]

@@ -10,18 +10,23 @@ from contextlib import nullcontext
 
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.addresses.smem_addresses import item_at
-from wsdsl.codegen.arithmetic.casts import cast
+from wsdsl.codegen.arithmetic.bits import to_bits
 from wsdsl.codegen.arithmetic.float_functions import F
 from wsdsl.codegen.arithmetic.literals import f32_literal
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.fragment_registers import column_offset, first_row, from_floats, row_offset
+from wsdsl.codegen.fragment_registers import column_offset, first_row, row_offset
 from wsdsl.codegen.inline_ptx import At, operands
 from wsdsl.codegen.llvm_types import dtype_and_shape
-from wsdsl.codegen.ops.reduction_blocks import in_32_bits, join_of, reduce_blocks, wide_integer
+from wsdsl.codegen.ops.reduction_blocks import (
+    define_from_32_bits,
+    in_32_bits,
+    join_of,
+    reduce_blocks,
+)
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.ops import MmaSync, ReduceColumns, ReducePartials, StorePartials
-from wsdsl.ir.types import F32, DType, Lanes, Value
+from wsdsl.ir.types import F32, DType, Lanes
 
 WORD, WARP = 4, 32
 """Bytes; lanes."""
@@ -32,7 +37,7 @@ def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
     if op.size:
         reduce_blocks(c, op, x)
         return
-    _define(c, op.result, x.dtype, _within_warp(c.w, op.fn, x))
+    define_from_32_bits(c, op.result, x.dtype, _within_warp(c.w, op.fn, x))
 
 
 def convert_mma_sync(c: Context, op: MmaSync) -> None:
@@ -48,7 +53,7 @@ def convert_mma_sync(c: Context, op: MmaSync) -> None:
         sums[n % 2] = [*c.w.asm(ptx, args, ["float"] * 4, pure=True)]
     # Columns of the product are the same: of the first are the registers 0 and 2.
     totals = [F(c.w).add(sums[0][i], sums[1][i]) for i in (0, 2)]
-    _define(c, op.result, F32, totals)
+    define_from_32_bits(c, op.result, F32, totals)
 
 
 def convert_store_partials(c: Context, op: StorePartials) -> None:
@@ -58,7 +63,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
         _store_columns(c, op, x)
         return
     totals = _within_warp(w, op.fn, x)
-    words = [w.value(f"bitcast float {t} to i32") for t in totals] if x.dtype.is_float else totals
+    words = [to_bits(w, t, F32) for t in totals] if x.dtype.is_float else totals
     part = "0" if op.part is None else c.scalar(op.part).text
     if lanes.warps > 1:
         own = w.binary("and", "i32", threads.warp, lanes.warps - 1)
@@ -99,7 +104,7 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
         base = w.add(base, w.multiply(first_row(c, lanes, shape.rows), WORD))
     join = join_of(w, op.fn, dtype)
     if op.over_rows and shape.columns > 1:
-        _define(c, op.result, dtype, _reduced_columns(c, op, shape, dtype, join))
+        define_from_32_bits(c, op.result, dtype, _reduced_columns(c, op, shape, dtype, join))
         return
     held = lanes.held(shape.rows) if shape.rows > 1 else 1
     step, start = 1 if lanes.warps > 1 else lanes.rows, shared.offset + op.offset
@@ -116,7 +121,7 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
         if dtype.is_float:
             words = [w.value(f"bitcast i32 {word} to float") for word in words]
         results.append(tree(words, join))
-    _define(c, op.result, dtype, results)
+    define_from_32_bits(c, op.result, dtype, results)
 
 
 def _item(c: Context, op: StorePartials | ReducePartials) -> str:
@@ -226,11 +231,3 @@ def tree(held: list[str], join: Callable[[str, str], str]) -> str:
         odd = held[len(held) & ~1 :]
         held = [join(a, b) for a, b in zip(held[::2], held[1::2], strict=False)] + odd
     return held[0]
-
-
-def _define(c: Context, result: Value, dtype: DType, results: list[str]) -> None:
-    shape = dtype_and_shape(result.type)[1]
-    if dtype.is_float:
-        c.define(result, from_floats(c.w, dtype, shape, results))
-    else:
-        c.define(result, cast(c.w, Registers(wide_integer(dtype), *shape, tuple(results)), dtype))

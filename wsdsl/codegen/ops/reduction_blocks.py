@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from wsdsl.codegen import nvvm
@@ -16,6 +16,7 @@ from wsdsl.codegen.fragment_registers import (
     row_offset,
     texts_of,
 )
+from wsdsl.codegen.llvm_types import dtype_and_shape
 from wsdsl.codegen.value_registers import Registers
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.ops import ReduceColumns, ScanColumns
@@ -39,7 +40,7 @@ def reduce_blocks(c: Context, op: ReduceColumns, x: Registers) -> None:
         for step in range(sharing.bit_length() - 1):
             other = nvvm.shuffle_xor(w, type, totals[place], 1 << step)
             totals[place] = join(totals[place], other)
-    define_from_32_bits(c, op.result, x, [totals[place] for place in places])
+    define_from_32_bits(c, op.result, x.dtype, [totals[place] for place in places])
 
 
 def in_32_bits(w: Writer, x: Registers) -> tuple[list[str], str]:
@@ -49,13 +50,14 @@ def in_32_bits(w: Writer, x: Registers) -> tuple[list[str], str]:
     return list(texts_of(w, cast(w, x, wide_integer(x.dtype)))), "i32"
 
 
-def define_from_32_bits(c: Context, result: Value, x: Registers, texts: list[str]) -> None:
-    """A fragment like `x` of such elements."""
-    if x.dtype.is_float:
-        c.define(result, from_floats(c.w, x.dtype, x.shape, texts))
+def define_from_32_bits(c: Context, result: Value, dtype: DType, texts: Sequence[str]) -> None:
+    """Define a result of `dtype` from elements as f32, or as integers of 32 bits."""
+    shape = dtype_and_shape(result.type)[1]
+    if dtype.is_float:
+        c.define(result, from_floats(c.w, dtype, shape, texts))
     else:
-        wide = Registers(wide_integer(x.dtype), *x.shape, tuple(texts))
-        c.define(result, cast(c.w, wide, x.dtype))
+        wide = Registers(wide_integer(dtype), *shape, tuple(texts))
+        c.define(result, cast(c.w, wide, dtype))
 
 
 def wide_integer(dtype: DType) -> DType:
@@ -104,4 +106,4 @@ def convert_scan_columns(c: Context, op: ScanColumns) -> None:
             made[e] = add(front, made[e])
         every = nvvm.shuffle_any(w, type, total, last)
         before[row] = add(before[row], every) if row in before else every
-    define_from_32_bits(c, op.result, x, made)
+    define_from_32_bits(c, op.result, x.dtype, made)
