@@ -18,10 +18,10 @@ HeldT = TypeVar("HeldT")
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Who a thread is; computed once, at the kernel's start.
+    """Indices of a thread; computed once, at the kernel's start.
 
-    `warpgroup` and `warp` (of the warpgroup) went through a shuffle, so that ptxas knows that they
-    are the same in all lanes: branches and smem descriptors made of them stay uniform.
+    `warpgroup` and `warp` (of the warpgroup) are results of a shuffle, so that ptxas treats them as
+    uniform: branches and smem descriptors computed from them stay uniform.
     """
 
     tid: str
@@ -78,15 +78,16 @@ class Context:
     strides: Mapping[tuple[str, int], str]
     maps: Iterator[h.Pointer]
     never: str
-    """i1: false, which LLVM and ptxas do not know. A wgmma that adds nothing, by this, still takes
-    over the registers of its accumulator; by a literal it would get others, and the sums that are
-    to be read first would stay in these for longer."""
+    """i1: false, which LLVM and ptxas cannot fold. A wgmma that by this adds nothing still takes
+    over the registers of its accumulator; by a literal it would get others, and accumulators that
+    are read before would stay in these for longer.
+    """
     zero: str
     """i32: 0, of 16 bits at the most, which neither knows either."""
     apart: str
-    """i64: 0 in every lane, which LLVM and ptxas do not know. What is loaded ahead from an address
-    to which it is added stays in a register: ptxas takes what all lanes load to a uniform one, and
-    waits for it there.
+    """i64: 0 in every lane, which LLVM and ptxas cannot fold. A load ahead of its use from an
+    address to which it is added stays in a register: ptxas moves a value that all lanes load to a
+    uniform register, and waits for it there.
     """
     before_fences: Mapping[int, tuple[Value, ...]] = field(
         default_factory=dict[int, tuple[Value, ...]]
@@ -95,13 +96,13 @@ class Context:
     named: Mapping[Value, Value] = field(default_factory=dict[Value, Value])
     """By accumulators that have names of their own in PTX the one that they began as."""
     zeroed: Mapping[Value, Value] = field(default_factory=dict[Value, Value])
-    """The same, by sums in them that nobody but a `zero_unless` reads."""
+    """The named accumulator by its fragment, where only a `zero_unless` reads the fragment."""
     group: Group | None = None
     """Products whose width the launch says, since the last commit."""
     narrower: str = "%narrower"
     """i32: by how many columns the tiles of this launch are narrower than the widest."""
     made: Makers = field(default_factory=dict[Value, Op])
-    """What makes a value."""
+    """The op that defines a value."""
     held: dict[Value, h.Held] = field(default_factory=dict[Value, h.Held])
     place: Place = field(default_factory=Place)
 

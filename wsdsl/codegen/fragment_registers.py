@@ -68,7 +68,7 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
 
 
 def first_row(c: Context, lanes: Lanes, rows: int) -> str:
-    """Of the thread in a fragment of so many: 16 * warp + lane / 4, by an accumulator's lanes."""
+    """First row of the thread in a fragment of `rows`: 16 * warp + lane / 4 in an accumulator."""
     if lanes == ACCUMULATOR:
         return c.threads.row
     if lanes.warps == 4:

@@ -38,18 +38,18 @@ class Global(At):
 
 
 def operands(first: int, count: int) -> str:
-    """So many, from the first on."""
+    """Return `count` operands, from `$first` on."""
     return ", ".join(f"${first + i}" for i in range(count))
 
 
 def vector_operands(first: int, count: int) -> tuple[str, str]:
-    """The suffix of an access of so many elements, and its operands."""
+    """The suffix of an access to `count` elements, and its operands."""
     shown = operands(first, count)
     return (f".v{count}", f"{{{shown}}}") if count > 1 else ("", shown)
 
 
 def number_or_value(text: str) -> tuple[str, list[Operand]]:
-    """An i32 as it stands in PTX behind the operand 0, and what is given."""
+    """An i32 in PTX, with operand 1 where it is a value, and that operand."""
     return (text, []) if text.lstrip("-").isdigit() else ("$1", [("i32", text)])
 
 

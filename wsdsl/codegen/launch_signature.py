@@ -43,7 +43,7 @@ def signature(kernel: Kernel) -> Signature:
         for op in kernel.of(ops.AllocateGlobal)
     ]
     grid = kernel.of(ops.LaunchGrid)[-1] if kernel.of(ops.LaunchGrid) else ops.LaunchGrid(tiles=())
-    # A product of 64 bits for each row, under way with others, costs more than the row is worth.
+    # A 64-bit multiplication per row, next to the loads in flight, costs more than the row.
     seldom = {op.tensor.name for op in kernel.of(ops.LoadGlobal) if op.only is not None}
     pointers: list[Argument] = []
     for name, tensor in direct.items():
@@ -83,7 +83,7 @@ def _end_of_shared(op: ops.AllocateShared | ops.AllocateMbarriers) -> int:
 
 
 def _known(tensor: Tensor, dim: int) -> int | None:
-    """The stride of rows that lie one behind the other, if all that is in one has a fixed size."""
+    """The stride of contiguous rows if all of their inner dimensions have a fixed size."""
     inner = [d for d in tensor.dims[dim + 1 :] if isinstance(d, int)]
     return math.prod(inner) if len(inner) == len(tensor.dims) - dim - 1 else None
 

@@ -191,8 +191,8 @@ NONE: tuple[Firsts, Firsts] = ({}, {})
 
 
 def named_accumulators(kernel: Kernel) -> tuple[Firsts, Firsts]:
-    """By an accumulator the empty one that it began as, whose registers it has; and the same by
-    sums that nobody but a `zero_unless` reads. None if they are left to LLVM.
+    """By accumulator the empty one that it began as, whose registers it has; and the same by
+    fragments that only a `zero_unless` reads. None if LLVM allocates the registers.
     """
     uses = Counter([v for op in kernel.ops for v in operands(op) if isinstance(v.type, HELD)])
     first: dict[Value, Value] = {}

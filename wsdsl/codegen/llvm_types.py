@@ -19,9 +19,9 @@ def scalar_type(dtype: t.DType) -> str:
 
 
 def is_packed(dtype: t.DType, columns: int) -> bool:
-    """Whether a fragment's registers hold pairs of neighbouring columns: 16-bit floats in an i32,
-    8-bit elements in an i16, 4-bit ones in the lowest bits of the halves of an i32, whose others
-    may be anything.
+    """Whether a fragment's registers hold pairs of adjacent columns: 16-bit floats in an i32, 8-bit
+    elements in an i16, 4-bit ones in the lowest bits of the halves of an i32, whose others may be
+    anything.
     """
     if dtype.bits <= 8:
         return dtype.name != "bool" and columns > 1

@@ -23,7 +23,7 @@ def shuffle_xor(w: Writer, type: str, x: str, mask: int) -> str:
 
 
 def shuffle_up(w: Writer, type: str, x: str, lanes: int) -> str:
-    """The value of the lane that is so many further down; the first ones have their own."""
+    """The value of the lane with a number lower by `lanes`; the first lanes get their own."""
     return _shuffle(w, "up", type, x, str(lanes), "0")
 
 

@@ -14,11 +14,11 @@ PTX_OF_MIXED = 84
 """wgmma of i8 with u8 came with CUDA 12.4."""
 
 PASSES = ("instruction_combine", "simplify_cfg")
-"""What the text leaves to do: fold constants and divisions, drop what nobody uses and branches that
-are decided. NVPTX's own pipeline finds common expressions afterwards. Left out on purpose:
-loop-invariant code motion, which hoists per-thread constants out of the persistent loop into
-registers that the accumulators need; unrolling and rotation, since loops come in the form that they
-shall have; SROA, since loops carry values in phi nodes already.
+"""Passes over the generated text: fold constants and divisions, remove dead code and branches that
+are decided. NVPTX's pipeline runs CSE afterwards. Left out on purpose: loop-invariant code motion,
+which hoists per-thread constants out of the persistent loop into registers that the accumulators
+need; unrolling and rotation, since loops are emitted in their final form; SROA, since loops carry
+values in phi nodes already.
 """
 
 
@@ -55,7 +55,7 @@ def emit_ptx(text: str, target: Target = H200) -> str:
 
 
 def _renamed(ptx: str, target: Target) -> str:
-    """For a card that LLVM takes for another one."""
+    """Rename the target for a GPU that LLVM treats as another one."""
     version = f"{target.ptx_header // 10}.{target.ptx_header % 10}"
     ptx = re.sub(r"(?m)^\.version .*$", f".version {version}", ptx, count=1)
     return re.sub(rf"(?m)^\.target {target.llvm_arch}\b", f".target {target.arch}", ptx, count=1)

@@ -1,4 +1,4 @@
-"""What codegen holds for each IR value: LLVM operands, or facts known at compile time."""
+"""LLVM operands of each IR value, or facts known at compile time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from wsdsl.record import record
 
 @record
 class Scalar:
-    """One LLVM operand. `known` is its value if that is a constant; `nonnegative` if it can not be
-    below 0, which makes divisions cheap and spares a bounds check. `origin`, if there is one, is a
-    scalar from which this one differs by the constant `offset`. It is a multiple of `multiple`."""
+    """One LLVM operand. `known` is its value if that is a constant; `nonnegative` if it cannot be
+    below 0, which makes divisions cheap and saves a bounds check. `origin`, if there is one, is a
+    scalar from which this one differs by the constant `offset`. It is a multiple of `multiple`.
+    """
 
     text: str
     dtype: DType
@@ -29,8 +30,8 @@ class Scalar:
 class Affine:
     """Elements `base + offsets[i]` of an i32 fragment: one register for all of them, and for the
     fragments that differ from it by constants. `nonnegative`: neither base nor offsets are below 0.
-    The base is no larger than `most`, where that is known, and a multiple of `unit`. `lanes`: what
-    it is in each thread, where that is known.
+    The base is at most `most`, where that is known, and a multiple of `unit`. `lanes`: the indices
+    by thread, where they are known.
     """
 
     base: str
@@ -51,9 +52,9 @@ class Shape(NamedTuple):
 
 @record
 class Raised:
-    """Of 16-bit floats that were integers of 4 bits: pairs plus `offset`, the bits of two floats
-    beside which there is room for such integers and their differences; no `texts` where they are
-    not held in pairs.
+    """16-bit floats that were 4-bit integers: pairs plus `offset`, the bits of two floats whose
+    mantissas have room for such integers and their differences; no `texts` where they are not in
+    pairs.
     """
 
     offset: int = 0
@@ -73,8 +74,8 @@ class Nibbles:
 
 @record
 class Anew:
-    """Of bf16 that are converted another time, the `times`-th: neither LLVM nor ptxas sees that it
-    comes to the same, since nobody tells them that `zero` is 0.
+    """bf16 values of the `times`-th conversion: neither LLVM nor ptxas sees that it equals the
+    earlier ones, since they cannot fold `zero`, which is 0.
     """
 
     zero: str

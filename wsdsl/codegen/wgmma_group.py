@@ -1,7 +1,7 @@
-"""A group of wgmmas whose width the launch says, and its commit, as one piece of inline PTX.
+"""A group of wgmmas whose width the launch sets, and its commit, as one inline PTX statement.
 
-The branches by width stand around the whole group: around each product alone ptxas would commit it
-by itself. So products are held back until the commit, and LLVM sees no branch.
+The branches by width enclose the whole group: with a branch around each wgmma, ptxas would commit
+each by itself. So wgmmas are delayed until the commit, and LLVM sees no branch.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Group:
     results: dict[Value, int] = field(default_factory=dict[Value, int])
 
     def registers(self, acc: Value, held: Registers | None, result: Value) -> list[str]:
-        """Those of a sum that is a value of LLVM, by their operands; what it `held`, if it was in
-        no product of the group.
+        """The operands of an accumulator that is a value of LLVM; `held` are its registers, if no
+        wgmma of the group has used it.
         """
         if acc not in self.results:
             assert held is not None
@@ -44,7 +44,7 @@ class Group:
         """The sums as they are then."""
         before = [x for one in self.sums for x in one.texts]
         type = "i32" if any(one.dtype.is_integer for one in self.sums) else "float"
-        # What is added to nothing starts here, rather than be carried to here.
+        # An accumulator that is added to nothing starts here, and is not carried to here.
         new = {x for p in self.products if p.accumulate == "false" for x in p.registers}
         tied = [i for i in range(len(before)) if f"${i}" not in new]
         low = len(before) + len(tied)

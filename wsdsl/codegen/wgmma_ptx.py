@@ -13,9 +13,9 @@ from wsdsl.record import record
 
 @record
 class Product:
-    """All steps of a k block. `registers`: names in PTX, or operands of the piece, from the first
-    one on. `a` may be registers, four packed pairs a step. `accumulate` is an i1, for the first
-    step alone.
+    """All steps of a k block. `registers`: names in PTX, or operands of the inline PTX, from the
+    first one on. `a` may be registers, four packed pairs per step. `accumulate` is an i1, for the
+    first step alone.
     """
 
     name: str
@@ -27,9 +27,9 @@ class Product:
     accumulate: str
 
     def ptx(self, low_a: int, narrower: int = 0) -> tuple[str, list[Operand]]:
-        """By so many columns narrower, two a register; and the arguments from the operand `low_a`
-        on. The descriptors' high halves are constants: arithmetic on the low ones is 32 bits wide,
-        and uniform.
+        """The text for an accumulator `narrower` columns narrower, two per register; and the
+        arguments from the operand `low_a` on. The descriptors' high halves are constants:
+        arithmetic on the low ones is 32 bits wide, and uniform.
         """
         a, registers = self.a, self.registers[: len(self.registers) - narrower // 2]
         low_b = low_a + (1 if isinstance(a, Descriptor) else len(a))
@@ -82,15 +82,15 @@ def wgmma(w: Writer, product: Product, acc: Sequence[str]) -> tuple[str, ...]:
 
 
 def pin(w: Writer, texts: Sequence[str]) -> None:
-    """No instruction. What is computed by then is not computed later: LLVM sinks what is pure."""
+    """Emit no instruction, but use the values here: LLVM sinks pure computations to their uses."""
     w.asm("", [("i32", x) for x in texts])
 
 
 def wgmma_wait(
     w: Writer, pending: int, accumulators: Sequence[Operand], operands: Sequence[str]
 ) -> tuple[str, ...]:
-    """The accumulators pass through: LLVM knows of no other reason to read them only afterwards.
-    Nor of any to keep the `operands` (packed pairs) until here.
+    """The accumulators pass through, so that LLVM reads them only afterwards; the `operands`
+    (packed pairs) are arguments, so that LLVM keeps them until here.
     """
     types = [type for type, _ in accumulators]
     args = [*accumulators, *(("i32", x) for x in operands)]

@@ -25,7 +25,7 @@ class Writer:
     structs: dict[str, str] = field(default_factory=dict[str, str])
     """Name by body."""
     declared: list[str] = field(default_factory=list[str])
-    """Registers of PTX, in front of everything."""
+    """PTX register declarations, emitted first."""
     block: str = "entry"
     count: int = 0
     """Of labels."""
@@ -74,7 +74,7 @@ class Writer:
 
     @contextmanager
     def where(self, cond: str) -> Generator[None]:
-        """What threads do for which this holds."""
+        """A block for the threads for which `cond` holds."""
         inside, after = self.name("inside"), self.name("after")
         self.branch(cond, inside, after)
         self.begin(inside)
@@ -103,9 +103,9 @@ class Writer:
         early: bool = False,
         pure: bool = False,
     ) -> tuple[str, ...]:
-        """Inline PTX: operands `$0`, … are a result of each type of `results`, then `args`, the
-        first of which start in the registers of the results `tied`. `early` results are written
-        before the last argument is read.
+        """Inline PTX: operands `$0`, … are a result of each type of `results`, then `args`, which
+        begin with the registers of the results `tied`. `early` results are written before the last
+        argument is read.
 
         All but pure text is volatile, and orders memory accesses around it. Every call is
         convergent: LLVM must not copy it to, or move it under, other conditions.
@@ -120,7 +120,7 @@ class Writer:
             result = self.structs.setdefault(body, f"%results.{len(self.structs)}")
         effect, shown = "" if pure else "sideeffect ", ptx.replace("\n", "\\0A")
         given = ", ".join(f"{t} {x}" for t, x in args)
-        # Attribute groups #1 and #2 stand in module.py.
+        # `llvm_module.py` defines attribute groups #1 and #2.
         text = f'call {result} asm {effect}"{shown}", "{constraints}"({given}) #{2 if pure else 1}'
         if not results:
             self.line(text)

@@ -28,7 +28,7 @@ STRAGGLES = (1.0, 1.0, 1.0, 0.05)
 
 
 class Agent(Protocol):
-    """Work of the async proxy that is under way; the scheduler decides when it gets on."""
+    """Work of the async proxy in flight; the scheduler decides when it advances."""
 
     speed: float
 
@@ -77,7 +77,7 @@ class Residents:
         return found
 
     def start(self, agent: Agent, op: Op, cta: Cta) -> None:
-        """The agent is under way from now on. Each op has a speed of its own in each CTA."""
+        """Add an agent in flight. Each op has its own speed in each CTA."""
         key = id(op), cta.index
         speed = self._speeds.get(key)
         if speed is None:
@@ -95,11 +95,11 @@ class Cluster:
         self.at_sync = 0
         self.sync_round = 0
         self.refused = False
-        """Whether somebody has read that there is no cluster left to claim."""
+        """Whether a CLC response has reported that no cluster is left."""
 
     @property
     def everyone(self) -> slice:
-        """All threads, as components of the clocks: those of neighbours are neighbours."""
+        """All threads, as components of the clocks; those of adjacent CTAs are adjacent."""
         return slice(self.ctas[0].everyone.start, self.ctas[-1].everyone.stop)
 
     @property
@@ -148,5 +148,5 @@ class Cta:
 
     @property
     def suffix(self) -> str:
-        """What tells its things from those of the others that run."""
+        """The CTA's name in messages, where several CTAs run."""
         return "" if self.residents.alone else f" of CTA {self.index}"

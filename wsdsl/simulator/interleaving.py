@@ -19,7 +19,7 @@ from wsdsl.simulator.warpgroup import END_TOGETHER, Steps, Warpgroup, trace
 from wsdsl.simulator.warpgroup_steps import warpgroup_steps
 
 TOLD = 24
-"""Warpgroups that the report of a deadlock tells of."""
+"""The most warpgroups in the report of a deadlock."""
 
 
 class Run:
@@ -70,7 +70,7 @@ class Run:
                 self.names[wg.key] = wg
 
     def _scripted(self, ready: list[Warpgroup]) -> Warpgroup | Agent | None:
-        """Whom the script demands, or an agent that may let them go on."""
+        """The next warpgroup of the script, or an agent that may unblock it."""
         agents, rng = self.residents.agents, self.residents.rng
         while (wg := self.follower.current(self.names)) is not None:
             if agents and self.mode == "eager":
@@ -122,7 +122,7 @@ class Run:
         where = f"CTA {names}" if len(ctas) == 1 else f"CTAs {names}"
         findings = [Finding(f"{where}: all warpgroups wait, and no async copy is outstanding")]
         shown = [wg for wg in self.names.values() if wg.cta in ctas]
-        # Those who wait come first where there is no room for all.
+        # Waiting warpgroups come first if the report cannot show all.
         if len(shown) > TOLD:
             shown.sort(key=lambda wg: wg.blocked is None)
         for wg in shown[:TOLD]:
@@ -149,7 +149,7 @@ class Run:
 
 
 def _drawn(rng: Random, weights: list[float]) -> int:
-    """Whose turn it is: `rng.choices` for one, which is asked for at every step."""
+    """Draw an index by weight: `rng.choices` for one, without its overhead in every step."""
     sums = list(accumulate(weights))
     return bisect(sums, rng.random() * sums[-1], 0, len(sums) - 1)
 

@@ -35,7 +35,7 @@ class Follower:
         self._op: Op | None = None
 
     def current(self, warpgroups: Mapping[str, Warpgroup]) -> Warpgroup | None:
-        """Whose turn it is; None if the script is used up or names one that has not started."""
+        """The warpgroup that runs next; None at the script's end or at one that has not started."""
         while self._entries:
             key, count = self._entries[0]
             wg = warpgroups.get(key)
@@ -51,7 +51,7 @@ class Follower:
         return None
 
     def satisfied(self, wg: Warpgroup) -> bool:
-        """Has it run its ops? The last may still wait, for those whose turn comes later."""
+        """Has the warpgroup run its ops? The last may wait for warpgroups of later entries."""
         return self._until is not None and wg.times_run(self._op) >= self._until
 
     def skip(self) -> None:

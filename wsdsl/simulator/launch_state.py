@@ -1,4 +1,4 @@
-"""What a launch gives every CTA, how many CTAs there are, and which of them run together."""
+"""The state of a launch: the number of CTAs, and the clusters that run together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUM_SMS = 4
 
 @record
 class Launch:
-    """What is the same for every CTA."""
+    """Attributes that all CTAs share."""
 
     partitions: tuple[Partition, ...]
     smem_bytes: int
@@ -79,7 +79,7 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
 
 
 def at_width(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Kernel:
-    """What a kernel is at the width that a launch of these sizes has, if launches differ."""
+    """Return the kernel at the width of a launch of these sizes, if launches differ."""
     found = narrowing_of(kernel)
     grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
     if found is None or grid is None:
@@ -89,13 +89,13 @@ def at_width(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Kerne
 
 
 def work_of(grid: ops.LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int, int]:
-    """Who shares out how many tiles (for clusters), and tiles of the contraction in each."""
+    """The tile scheduler, its tiles (for clusters), and tiles of the contraction in each."""
     scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
     return scheduler, *count_work(grid.tiles, grid.contraction, arguments.size)
 
 
 def size_workspace(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
-    """Of the tensors that are lent to the launch, the first dimension."""
+    """Compute the first dimension of the workspace tensors."""
     grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
     for op in kernel.body:
         if isinstance(op, AllocateGlobal):
@@ -121,7 +121,7 @@ def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
 
 
 def check_left(kernel: Kernel, arguments: Arguments) -> None:
-    """What was lent full of zeros comes back so."""
+    """Check that zeroed workspace is 0 again at the end of the kernel."""
     for op in kernel.body:
         if isinstance(op, AllocateGlobal) and op.zeroed:
             left = np.argwhere(arguments.tensors[op.result.name].array)

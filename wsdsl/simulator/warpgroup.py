@@ -41,7 +41,7 @@ Steps = Generator[Blocked | None, None, Any]
 
 
 class Undefined:
-    """What registers hold that no wgmma has written."""
+    """The content of registers that no wgmma has written."""
 
 
 UNDEFINED = Undefined()

@@ -1,8 +1,9 @@
-"""Loads of up to 16 bytes, of elements of 8 bits that lie in memory as words of a packed tensor
-have them, each thread's side by side (`Registers.words`).
+"""Vector loads of up to 16 bytes of 8-bit elements that lie in memory in the order of the words of
+a packed tensor, the elements of each thread contiguous (`Registers.words`).
 
-An index along the last dimension says so, that of a matrix with the neighbours of a lane together:
-`index(k) % 64 // 2 % 4 * 32 + index(k) % 64 // 8 * 4 + index(k) % 2 * 2 + index(n) % 16 // 8`.
+The index along the last dimension has this order; for a matrix in which the elements of a lane are
+contiguous: `index(k) % 64 // 2 % 4 * 32 + index(k) % 64 // 8 * 4 + index(k) % 2 * 2 + index(n) % 16
+// 8`.
 """
 
 from __future__ import annotations

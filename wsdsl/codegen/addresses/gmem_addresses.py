@@ -1,8 +1,8 @@
-"""Where the elements of a direct access lie in GMEM, and which of them exist.
+"""Addresses of the elements of a direct access to GMEM, and their bounds checks.
 
-A thread's elements differ from its first one by constants, mostly. So an address is a sum of terms,
-ordered from those that all elements share to those of one element, each partial sum is computed
-once, and what is constant stands in the instruction. Bounds likewise.
+Most elements of a thread differ from its first one by constants. An address is the base plus terms,
+ordered from those that all elements share to those of one element. Each partial address is computed
+once, and constants are offsets in the instruction. Bounds are compared in the same order.
 """
 
 from __future__ import annotations
@@ -192,8 +192,9 @@ class Addresses:
         return made
 
     def _lines(self, index: str, wide: str, dim: int) -> str:
-        """So many lines, in elements. ptxas makes a product of a shift and a sum of 64 bits, and
-        beside wgmma that takes as long as 40 instructions: of halves it makes none.
+        """The offset of a line, in elements. ptxas merges a shift with the 64-bit addition into a
+        multiplication, which takes as long as 40 instructions while wgmma runs; it does not merge
+        shifts of 32-bit halves.
         """
         w, stride = self.c.w, self.c.strides[self.tensor.name, dim]
         bits = int(stride).bit_length() - 1 if stride.isdigit() else 0

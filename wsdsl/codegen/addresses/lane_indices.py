@@ -1,9 +1,9 @@
-"""What the lanes of indices tell: quotients and remainders of them by numbers that divide where a
-tile begins.
+"""Indices as functions of the lane: quotients and remainders by divisors of the tile's start.
 
-A thread's index is a number that all threads share, and what its lane adds. Of a tile that begins
-at a multiple of 16, `index(n) % 16 // 8` is known for every element of every lane: for rows of an
-accumulator 0, 1 and again. Elements that differ alike in all lanes take one register.
+The index of a thread is a number that all threads share, plus a term of its lane. In a tile that
+begins at a multiple of 16, `index(n) % 16 // 8` is known for every element of every lane: for rows
+of an accumulator 0, 1 and again. Elements whose difference is the same in all lanes take one
+register.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from wsdsl.record import record
 
 @record
 class Lanewise:
-    """`own`: what each thread of a warpgroup adds to a number that all of them share, which is a
-    multiple of `shared` (0: it is 0).
+    """`own`: the term of each thread of a warpgroup, added to a number that all threads share; that
+    number is a multiple of `shared` (0 if it is 0).
     """
 
     own: tuple[int, ...]
@@ -37,7 +37,7 @@ class Lanewise:
 
     @property
     def unit(self) -> int:
-        """What all of them are multiples of; 0 of any number."""
+        """The largest known divisor of all indices; 0 if all are 0."""
         return math.gcd(self.shared, *self.own)
 
     @property
@@ -58,8 +58,9 @@ def columns_of_lanes() -> Lanewise:
 def divided(
     fn: str, number: int, lanes: Lanewise, offsets: Sequence[int]
 ) -> tuple[Lanewise, tuple[int, ...]] | None:
-    """The `floordiv` or `mod` by a number of elements that lie `offsets` behind the lanes': of the
-    first element, and what others differ from it. None where that is not the same in all lanes.
+    """The `floordiv` or `mod` by a number of elements at `offsets` from the lanes' indices: the
+    first element's, and the differences of the others from it. None where a difference varies by
+    lane.
     """
     if number <= 0 or lanes.shared % number:
         return None

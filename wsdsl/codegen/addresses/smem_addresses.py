@@ -41,7 +41,7 @@ def item_place(c: Context, shared: SharedAt, item: Scalar) -> At:
 
 
 def warp_place(c: Context, shared: SharedAt, item: Scalar, apart: int = 0) -> At:
-    """The executing warp's part of an item: they are so many bytes apart, or a quarter of it."""
+    """The executing warp's part of an item: parts are `apart` bytes apart, or quarters of it."""
     place = item_place(c, shared, item)
     own = c.w.multiply(c.threads.warp, apart or shared.bytes // 4)
     return At(c.w.add(place.base, own), place.offset)

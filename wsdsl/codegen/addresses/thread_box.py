@@ -1,4 +1,4 @@
-"""A box of a tensor in GMEM that threads copy since TMA can not: its words, what exists of it."""
+"""A box of a tensor in GMEM that threads copy since TMA cannot: addresses and bounds checks."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class TensorBox:
         return self.c.size(self.type.dims[dim]).text
 
     def by_widest(self, copy: Callable[[int], None], *widths: int) -> None:
-        """The code of `copy` for each number of bytes. The first of which address, strides and size
-        are multiples is run, which is seen when the kernel runs; else the last.
+        """Emit `copy` for each number of bytes. At run time the first width is chosen that divides
+        the address, strides and size; else the last.
         """
         w, (*wide, last) = self.c.w, widths
         if not wide:

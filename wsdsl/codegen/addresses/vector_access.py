@@ -1,7 +1,7 @@
-"""Loads and stores of up to 16 bytes, by threads whose lanes hold that many neighbours.
+"""Loads and stores of up to 16 bytes, by threads whose lanes have that many adjacent elements.
 
-A vector at the end of a row may be there in part. That is seldom: it costs a branch, behind which
-elements go one by one.
+A vector at the end of a row may be partly inside the tensor. That is rare: it costs a branch to
+accesses element by element.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def load_vectors(
         count = WORD // dtype.bits
         single = [joined(w, each[i : i + count]) for i in range(0, len(each), count)]
         behind = w.block
-    # Words as they were loaded: whoever takes them apart in front of this would wait for them.
+    # Words as they were loaded: unpacking before the branch joins would wait for the loads.
     phis = w.phis(["i32"] * len(words))
     for phi, one, other in zip(phis, single, words, strict=True):
         w.fill(phi, "i32", [(one, behind), (other, before)])
@@ -50,7 +50,7 @@ def load_vectors(
 
 @contextmanager
 def seldom(w: Writer, cond: str) -> Generator[str]:
-    """What is done where `cond` holds, which it mostly does not; gives the label behind it."""
+    """Emit a block for the unlikely case that `cond` holds; yields the label after it."""
     inside, after = w.name("part"), w.name("after")
     w.branch(w.binary("xor", "i1", cond, "true"), after, inside, likely=True)
     w.begin(inside)
@@ -60,7 +60,7 @@ def seldom(w: Writer, cond: str) -> Generator[str]:
 
 
 def partial_vectors(c: Context, addresses: Addresses, shape: Shape, vector: int) -> str | None:
-    """i1: some vector has its first element, and not its last; None if that can not be."""
+    """i1: some vector begins inside the tensor and ends outside; None: none can."""
     w, size = c.w, c.size(addresses.kind.dims[-1]).known
     if isinstance(size, int) and size % vector == 0:
         return None

@@ -1,8 +1,8 @@
 """Functions of f32 values whose results are rounded to fewer bits (`approximate_math`).
 
-The relative error is at most 2^-(bits + 2), a quarter of what rounding to so many may cost (of gelu
-where it is above 2^-13; below, as that of f32, 2^-22 of 1); NaN gives NaN, and results below 2^-126
-may be 0.
+The relative error is at most 2^-(bits + 2), a quarter of the rounding error of that many bits (of
+gelu where it is above 2^-13; below, as that of f32, 2^-22 of 1); NaN gives NaN, and results below
+2^-126 may be 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Function = Callable[[F, str], str]
 
 
 def relaxed(name: str, bits: int) -> Function:
-    """The quickest that is good for as many bits; that of f32 where there is no other."""
+    """The fastest function with the accuracy of `bits`; the f32 one if no other has it."""
     fits = [function for most, function in RELAXED.get(name, ()) if bits <= most]
     return fits[0] if fits else UNARY[name]
 
@@ -45,4 +45,4 @@ RELAXED: dict[str, tuple[tuple[int, Function], ...]] = {
     "silu": ((11, lambda f, x: f.mul(x, _sigmoid(f, x))),),
     "tanh": ((8, lambda f, x: nvvm.float_unary(f.w, "llvm.nvvm.tanh.approx.f32", x)),),
 }
-"""The most bits that each is good for, the quickest first."""
+"""The most bits that each is accurate for, the fastest first."""

@@ -10,7 +10,7 @@ from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.types import DType
 
 REDUCTIONS = {name: {"i32": "s32"}.get(name, name) for name in ADDED_ATOMICALLY}
-"""What `red.global.add` calls the types that it can add."""
+"""The names of types that `red.global.add` can add."""
 
 
 def from_bits(w: Writer, text: str, dtype: DType) -> str:
@@ -29,7 +29,7 @@ def from_bits(w: Writer, text: str, dtype: DType) -> str:
 
 
 def bools_of(w: Writer, pairs: Iterable[str], dtype: DType) -> list[str]:
-    """Elements of bytes, of which an i16 has two."""
+    """Elements of 8 bits from pairs of them, each in an i16."""
     bytes = [
         byte
         for pair in pairs
@@ -77,7 +77,7 @@ def pack_halves(w: Writer, type: str, low: str, high: str) -> str:
 
 # Halves of 32-bit registers.
 AND_OR, AND_XOR = 0xEA, 0x6A
-"""What lop3 does: (a & b) | c, (a & b) ^ c."""
+"""Truth tables of lop3: (a & b) | c, (a & b) ^ c."""
 
 
 def twice(half: int) -> int:
@@ -100,7 +100,7 @@ def spread(w: Writer, pair: str) -> str:
 
 
 def gathered(w: Writer, apart: str) -> str:
-    """The same back again, whatever lies between."""
+    """The inverse of `spread`, for any bits in bytes 1 and 3."""
     first = w.binary("and", "i32", apart, 0xFF)
     second = w.binary("and", "i32", w.binary("lshr", "i32", apart, 8), 0xFF00)
     return w.value(f"trunc i32 {w.binary('or', 'i32', first, second)} to i16")

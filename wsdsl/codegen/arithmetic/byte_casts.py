@@ -1,10 +1,11 @@
-"""Integers of 8 and 4 bits, and small floats, to 16-bit floats, two at a time, by their bits: the
-hardware's conversions (I2F) take 16 a cycle of an SM, an eighth of its arithmetic, and go by f32.
+"""Convert integers of 8 and 4 bits, and small floats, to 16-bit floats, two at a time, by their
+bits: the hardware's conversions (I2F) run 16 per cycle and SM, an eighth of its arithmetic, and go
+through f32.
 
-A byte b that is put into the mantissa of a float whose last place is worth 1 makes its value plus
-b; that value is then taken off, exactly. f16 has room for all of a byte beside 1024. bf16 has seven
-bits beside 128; with the eighth the exponent grows by one, to 256, which tells it apart. Four bits
-have room in both. Where the last bit is a sign it is turned over, and its worth taken off as well.
+A byte b in the mantissa of a float whose last bit is worth 1 adds b to the float's value;
+subtracting that value is exact. The mantissa of f16 takes all of a byte with 1024. That of bf16
+takes seven bits with 128; the eighth increments the exponent, to 256, which is distinct. Both take
+four bits. The last bit of a signed integer is inverted, and its weight subtracted too.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""`byte_of` and `join`: bytes that are moved, four at a time, by `prmt`; and operations on bits of
+"""`byte_of` and `join`: permutations of bytes, four at a time, by `prmt`; and bitwise operations on
 bytes, four at a time.
 
-A word of eight indices (`Registers.words`) has pair i of them in nibbles i and i + 4, one of eight
-bytes has pairs 0 and 1 in bytes 0 and 2, 1 and 3 of a first word, the others in a second one: what
-is in bytes 0 and 2 of a word of indices, and what is in bytes 1 and 3. prmt takes three bits of an
-index; by the fourth one chooses between two results, likewise by prmt.
+A word of eight indices (`Registers.words`) has pair i of them in nibbles i and i + 4. Eight bytes
+have two words: pairs 0 and 1 are in bytes 0 and 2, 1 and 3 of the first word, the others in the
+second, for the indices in bytes 0 and 2, and in bytes 1 and 3, of the word of indices. prmt reads
+three bits of an index; the fourth selects one of two results, by another prmt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EACH_BYTE = 0x01010101
 THREE_BITS, FOURTH, IN_ORDER = 0x77777777, 0x44444444, 0x32321010
 """Of each nibble of a word; the place of its byte in a word of four."""
 TWO_BYTES = 0x2020, 0x3131
-"""Four nibbles of a word, of two pairs: what a first and a second word of bytes are of."""
+"""Four nibbles of a word, in two pairs: those of the first and the second word of bytes."""
 ALTERNATING = 0x7250
 """Bytes 0 and 2 of a first word, and 1 and 3 of a second one."""
 BETWEEN = 0x5140
@@ -38,7 +38,7 @@ EVEN, ODD = 0x6240, 0x7351
 
 
 def byte_maps(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
-    """What these functions give; None for others."""
+    """The result of a function of bytes; None for other functions."""
     if op.fn in BITWISE or op.fn in SHIFTS:
         return _in_words(c, op, dtype, shape)
     if op.fn == "where":
@@ -53,7 +53,7 @@ def byte_maps(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | No
 
 
 def _in_words(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
-    """Of bytes that words are at hand of, by constants or by others; none go over to neighbours."""
+    """Bitwise operations on words of bytes, with constants or other words; no bit crosses bytes."""
     if dtype.name != "u8":
         return None
     first, second = (c.held[a] for a in op.args)

@@ -166,7 +166,7 @@ PI_2_LOW = 6.123233995736766e-17
 SIN = (2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1)
 COS = (2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -5.00000000e-1, 1.0)
 ROUNDER = 1.5 * 2.0**52
-"""Adding it to a double rounds to an integer, which then stands in the low bits."""
+"""Adding it to a double rounds to an integer in the low bits."""
 
 
 def _sine(f: F, x: str, quarter_turns: int) -> str:
@@ -306,7 +306,7 @@ def power(f: F, x: str, y: str) -> str:
 
 
 def _extended_log(f: F, x: str) -> tuple[str, str]:
-    """log x as a sum of two floats, relative error 2^-30; x is positive and finite."""
+    """log x in two floats, relative error 2^-30; x is positive and finite."""
     mantissa, i = _mantissa_and_exponent(f, x, 0x3F3504F3)
     # q = (m - 1) / (m + 1) in two parts; log m = 2 atanh q.
     p, m = f.add(mantissa, 1.0), f.sub(mantissa, 1.0)

@@ -44,7 +44,7 @@ NAN = {"f8e4m3": 0x7F, "f8e5m2": 0x7F, "f6e2m3": 0x1F, "f6e3m2": 0x1F, "f4e2m1":
 
 
 def f8_bits(value: float, name: str) -> int:
-    """Rounded to nearest even; what is too large becomes the largest finite value."""
+    """Rounded to nearest even; larger values become the largest finite value."""
     (significant, least, largest), of_nan = FLOATS[name], NAN[name]
     mantissa, bias = significant - 1, 1 - least
     if math.isnan(value):
@@ -58,7 +58,7 @@ def f8_bits(value: float, name: str) -> int:
 
 
 def scale_bits(value: float) -> int:
-    """Of f8e8m0: the nearest power of two, of two the larger one; what is negative is NaN."""
+    """f8e8m0: the nearest power of two, of two the larger one; negative values become NaN."""
     if math.isnan(value) or value < 0:
         return 0xFF
     mantissa, exponent = math.frexp(min(max(value, 2.0**-127), 2.0**127))

@@ -44,8 +44,8 @@ def _is_of_lines(held: Registers) -> bool:
 
 
 def _less_zero_points(w: Writer, pairs: _Pairs, first: Registers, second: Registers) -> Registers:
-    """Integers of 4 bits less others, of rows mostly: what was added to the first to convert them
-    is taken off with the second, exactly.
+    """Subtract 4-bit zero points, mostly of rows, from 4-bit integers: the offset of the conversion
+    of the integers is subtracted with the zero point, exactly.
     """
     name, raised, made = f"rn.{first.dtype.name}x2", first.raised, dict[str, str]()
     assert raised is not None

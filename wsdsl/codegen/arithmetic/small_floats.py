@@ -1,9 +1,9 @@
 """Floats of 4 and 6 bits, and scales f8e8m0, to 16-bit floats by their bits, two at a time: sm_90a
 has no conversion of them.
 
-Sign, exponent and mantissa go to where a 16-bit float has its own; that float's exponent is then
-too small by the difference of the biases, for subnormals, too, and a product with a power of two
-makes up for it, exactly. A scale is an exponent of bf16 and nothing else.
+Sign, exponent and mantissa move to their positions in the 16-bit float; its exponent is then too
+small by the difference of the biases, for subnormals, too. Multiplying by a power of two corrects
+that exactly. A scale is an exponent of bf16 and nothing else.
 """
 
 from __future__ import annotations

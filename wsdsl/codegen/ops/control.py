@@ -62,11 +62,11 @@ def _rebuild(c: Context, values: Sequence[Value], texts: Sequence[str]) -> None:
 
 
 def convert_for_range(c: Context, op: ForRange) -> None:
-    """A test before the loop and one at its end, so that the body is straight-line code and no
-    branch stands between a wgmma and the next.
+    """A test before the loop and one at its end, so that the body is straight-line code without a
+    branch between two wgmmas.
 
-    Indices that are alike before the loop, as those of two rows of one group, have one phi, if they
-    are so behind each turn: else all is written once more.
+    Indices that are equal before the loop, as those of two rows of one group, have one phi if they
+    are equal after each iteration: else the loop is written again.
     """
     mark, apart = c.w.marked(), set[Value]()
     while differing := _with_one_phi(c, op, apart):
@@ -81,7 +81,7 @@ def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
     w = c.w
     start, stop, step = c.scalar(op.start), c.scalar(op.stop), c.scalar(op.step)
     if stop.known == 1 and step.known is None:
-        # LLVM would see that there is one turn, and whoever follows the loop would miss it.
+        # LLVM would remove the loop of one iteration, and join its body with the code after it.
         hidden = w.asm_value("", [("i32", stop.text)], tied=(0,), pure=True)
         stop = Scalar(hidden, stop.dtype, nonnegative=stop.nonnegative)
     init, args = _known(c, op.init), _known(c, op.args)
@@ -115,8 +115,8 @@ def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
 
 
 def _alike(values: Sequence[Value], texts: Sequence[str], may: Sequence[bool]) -> list[int]:
-    """For each register of the values the first one that is the same, if that is an integer of the
-    same value, and is computed: what begins as a constant mostly differs later.
+    """For each register of the values the first equal one, if that is an integer of the same value,
+    and is computed: values that begin as a constant mostly differ later.
     """
     found: list[int] = []
     for value, ask in zip(values, may, strict=True):

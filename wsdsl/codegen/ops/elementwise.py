@@ -130,7 +130,7 @@ def _integer(op: Map, text: str, dtype: DType, args: list[Held]) -> Scalar:
 
 
 def _multiple(fn: str, args: list[Held]) -> int:
-    """What its result is a multiple of."""
+    """A number that the result is a multiple of."""
     own = [multiple_of(a) for a in args if isinstance(a, Scalar)]
     if fn == "mul":
         return math.prod(own) or 1
@@ -138,7 +138,7 @@ def _multiple(fn: str, args: list[Held]) -> int:
 
 
 def _shifted(fn: str, args: list[Held]) -> tuple[Scalar | None, int]:
-    """What a sum with a constant differs from, and by how much."""
+    """The operand that an addition of a constant is based on, and the constant."""
     if fn not in ("add", "sub") or len(args) != 2:
         return None, 0
     a, b = args
@@ -152,8 +152,9 @@ def _shifted(fn: str, args: list[Held]) -> tuple[Scalar | None, int]:
 
 
 def _stays_nonnegative(op: Map, args: list[Held]) -> bool:
-    """Sizes and indices do not overflow: a tensor has fewer than 2^31 of each. What may wrap is not
-    known to be nonnegative, nor is what may become an i32 below 0 when a u32 is cast.
+    """Whether the result cannot be negative. Sizes and indices do not overflow: a tensor has fewer
+    than 2^31 of each. A result that may wrap is not known to be nonnegative, nor is the cast of a
+    u32 to i32.
     """
     fn, sure = op.fn, [isinstance(a, Scalar) and a.nonnegative for a in args]
     if op.wraps:
@@ -170,7 +171,7 @@ FLOAT_COMPARISONS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une", "ge": "
 
 
 def _function(w: Writer, op: Map, dtype: DType, args: list[Held]) -> Callable[..., str]:
-    """What to do with the operands of one element, which are f32 if `dtype` is."""
+    """The function on the operands of one element, which are f32 if `dtype` is a float."""
     if op.fn == "where":
         type = scalar_type(dtype)
         return lambda cond, a, b: w.select(cond, type, a, b)
@@ -213,8 +214,8 @@ def convert_cast(c: Context, op: Cast) -> None:
 
 
 def _anew(c: Context, x: Registers) -> Registers:
-    """So that nobody takes what is converted from it for what was converted before, and keeps that
-    in twice the registers.
+    """Hide from LLVM that the value is the same, so that it converts the value again and does not
+    keep the earlier result in twice the registers.
     """
     if x.dtype.name == "bf16":
         return replace(x, anew=Anew(c.zero, x.anew.times + 1 if x.anew else 0))

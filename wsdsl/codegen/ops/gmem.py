@@ -44,9 +44,10 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
         return
     ahead = op.in_order and shape.columns == 1
     addresses = Addresses(c, op.tensor, op.index, shape, op.only, ahead)
-    # Loads of what nobody writes pass barriers, and ptxas makes all of an epilogue's at its start.
+    # Loads of tensors that the kernel does not write pass barriers, and ptxas hoists all of an
+    # epilogue's to its start.
     constant = op.tensor.name not in c.stored and not op.in_order
-    # Its neighbours are those of the next iterations.
+    # The adjacent elements are read in the next iterations.
     row = shape.columns == 1 < shape.rows and not isinstance(op.index[-1].type, Fragment)
     bits = dtype.bits
     results: list[str] = []
@@ -91,7 +92,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
 
 
 def _load_nibbles(c: Context, op: LoadGlobal, addresses: Addresses, constant: bool) -> Registers:
-    """Bytes; both neighbours of one exist, or neither does."""
+    """Load bytes of two elements each: both are inside the tensor, or neither is."""
     w, (dtype, shape) = c.w, dtype_and_shape(op.result.type)
     paired, texts = is_paired(op, c, shape), list[str]()
     for e in range(0, num_elements(*shape), 2 if paired else 1):

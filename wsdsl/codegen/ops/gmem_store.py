@@ -22,7 +22,7 @@ from wsdsl.ir.types import Tensor
 
 
 def checked_value(c: Context, op: StoreGlobal) -> Registers:
-    """What is stored, if it may be."""
+    """Return the stored value after checking its dtype."""
     kind, value = op.tensor.as_tensor, c.registers(op.value)
     if value.dtype != kind.dtype:
         raise CompileError(f"WS0610 {value.dtype} cannot be stored to {kind}", op.loc, IR_HINT)
@@ -50,7 +50,7 @@ def convert_store_global(c: Context, op: StoreGlobal) -> None:
             raise CompileError(message, op.loc, IR_HINT)
         store.bytes()
     elif not is_paired(op, c, shape) or (op.accumulate and kind.dtype.is_integer):
-        store.singles()  # The card adds no vectors of integers.
+        store.singles()  # The GPU has no vector additions of integers.
     elif op.vector > 2:
         store.vectors()
     else:
@@ -137,7 +137,7 @@ class GlobalStore:
                 self.singles()
 
     def bytes(self) -> None:
-        """Of two neighbours each: both exist, or neither does."""
+        """Store bytes of two elements each: both are inside the tensor, or neither is."""
         w, held = self.c.w, self.value
         texts = held.texts
         if not is_packed(held.dtype, held.columns):

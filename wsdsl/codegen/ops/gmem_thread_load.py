@@ -1,12 +1,12 @@
-"""`thread_load`: what TMA can not take, copied by a warpgroup's threads.
+"""`thread_load`: a copy to SMEM by a warpgroup's threads, of tiles that TMA cannot copy.
 
-A thread fills 16 bytes of SMEM at a time, a multiple of 16 bytes being what a line is: neighbouring
-threads read neighbouring pieces, and one piece is one store. All threads together fill some lines
-of a panel, then as many below or of the next panels. Memory takes long, so a thread asks for
-several pieces before it stores any.
+A thread fills chunks of 16 bytes of SMEM, each by one store; rows of SMEM are multiples of 16
+bytes, and adjacent threads read adjacent chunks. All threads together fill some lines of a panel,
+then as many below or of the next panels. The latency of memory is long, so a thread issues the
+loads of several chunks before it stores any.
 
-Where address, strides and size are multiples of 8 or 4 bytes, which is seen when the kernel runs, a
-piece comes in words of as many, else by elements. (To cut it out of two aligned pieces takes 2
+If address, strides and size are multiples of 8 or 4 bytes, which is tested at run time, a chunk is
+loaded in words of that width, else by elements. (Extracting it from two aligned chunks takes 2
 loads instead of 8, but thrice the registers: 1.0 to 1.4 times as long.)
 """
 
@@ -30,10 +30,11 @@ from wsdsl.lazy import cached_property
 
 PIECE = 16
 AT_ONCE = {8: 4, 4: 4, 2: 2, 1: 1}
-"""Pieces whose loads are under way, by the bytes of a load: as many as there are registers for."""
+"""Chunks whose loads are in flight, by the bytes of a load: limited by registers."""
 ROOM = ((24, 4), (32, 2), (48, 1))
-"""A thread with so many registers at the most has room for this part of that; with more, for twice
-as many."""
+"""A thread with at most the first number of registers has room for 1 / (second number) of that;
+with more, for twice as many.
+"""
 
 
 def convert_thread_load(c: Context, op: ThreadLoad) -> None:
@@ -46,7 +47,7 @@ def convert_thread_load(c: Context, op: ThreadLoad) -> None:
 
 @dataclass(frozen=True)
 class _Place:
-    """The line, the panel, and which piece of the panel's line; of a thread."""
+    """The line, the panel, and the chunk of the panel's line; of a thread."""
 
     line: str
     panel: str
@@ -77,7 +78,7 @@ class _Copy:
         return self.op.columns * self.dtype.bytes // self.span
 
     def by(self, bytes: int) -> None:
-        """All of it, by loads of so many bytes."""
+        """Copy the box by loads of `bytes` bytes."""
         registers = self.c.place.registers or ROOM[-1][0]
         part = next((part for most, part in ROOM if registers <= most), 0)
         at_once = max(1, AT_ONCE[bytes] // part) if part else 2 * AT_ONCE[bytes]
@@ -90,7 +91,7 @@ class _Copy:
             self.turns(bytes, below, (whole, self.op.rows), at_once)
 
     def turns(self, bytes: int, below: int, lines: tuple[int, int], at_once: int) -> None:
-        """These lines of all panels; where they are no multiple, of less than a turn."""
+        """Copy lines of all panels; the last iteration may have fewer."""
         w, (begin, end) = self.c.w, lines
         # Panels are swizzled alike if the swizzle begins anew with each.
         alike = self.op.rows % 8 == 0 or self.op.swizzle == "none"
@@ -107,9 +108,9 @@ class _Copy:
             self.turn(bytes, (below, beside), place, end)
 
     def turn(self, bytes: int, count: tuple[int, int], place: _Place, end: int) -> None:
-        """So many pieces below each other, in so many panels, from `place` on. Each is as many
-        lines below as all threads fill, a multiple of 8: swizzled alike. Lines from `end` on are
-        not there.
+        """Copy `count[0]` chunks in each of `count[1]` panels, from `place` on. Consecutive chunks
+        of a panel are as many lines apart as all threads fill, a multiple of 8, so that their
+        swizzle is equal. Lines from `end` on are outside.
         """
         c, w, op, span = self.c, self.c.w, self.op, self.span
         column = w.add(w.multiply(place.panel, span), w.multiply(place.along, PIECE))
@@ -143,7 +144,7 @@ class _Copy:
                 inline_ptx.store_shared(w, At(base, offset), 32, words)
 
     def load(self, start: Global, bytes: int, inside: list[str]) -> list[str]:
-        """The words of a piece; elements beyond the end are 0."""
+        """The words of a chunk; elements beyond the end are 0."""
         w, constant = self.c.w, self.op.tensor.name not in self.c.stored
         held: list[str] = []
         for i, pred in enumerate(inside):

@@ -1,9 +1,8 @@
-"""`thread_store`: what TMA can not take, copied from SMEM by the threads of each warp.
+"""`thread_store`: a copy from SMEM by the threads of each warp, of tiles that TMA cannot copy.
 
-Neighbouring lanes write neighbouring words of a line, so that a warp's store reaches
-one or two lines of memory, where fragments are spread over eight. A word is of four bytes where
-address, strides and size are multiples of that, else an element. A thread asks for several words
-before it stores any.
+Adjacent lanes write adjacent words of a line, so that a warp's store reaches one or two cache
+lines, where fragments are spread over eight. A word has four bytes where address, strides and size
+are multiples of that, else it is an element. A thread reads several words before it stores any.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class _Store:
         return self.op.box[-1] * self.box.dtype.bytes
 
     def by(self, bytes: int) -> None:
-        """All of it, by stores of so many bytes, in turns of some patterns' lines."""
+        """Copy the box by stores of `bytes` bytes; an iteration covers whole patterns."""
         w, words = self.c.w, self.line_bytes // bytes
         abreast = max(1, LANES // words)
         least = PATTERN * -(-abreast // PATTERN)
@@ -73,7 +72,7 @@ class _Store:
             self.turn(bytes, abreast, each, w.multiply(i, each))
 
     def turn(self, bytes: int, abreast: int, lines: int, begin: str) -> None:
-        """So many lines from `begin` on, `abreast` of them at once."""
+        """Copy `lines` lines from `begin` on, `abreast` of them at once."""
         w, lane, words = self.c.w, self.c.threads.lane, self.line_bytes // bytes
         line, along = "0", lane
         if abreast > 1:

@@ -1,8 +1,7 @@
-"""Counters in SMEM: cleared, added to by `red.shared`, and added to memory.
+"""Privatized SMEM bins: cleared, added to by `red.shared`, and added to memory.
 
-A counter's copies fill banks side by side: with 32 of them each lane has a bank for itself,
-whatever it adds to. Who adds them up begins with another copy in each lane, so that no two ask one
-bank.
+The copies of a bin fill adjacent banks: with 32 copies each lane has its own bank for any bin. For
+the final sum each lane begins with another copy, so that no two lanes access one bank.
 """
 
 from __future__ import annotations
@@ -123,8 +122,8 @@ def _add(c: Context, dtype: DType, at: Global, total: str) -> None:
 def _counter(
     w: Writer, index: Sequence[str], limits: Sequence[str], extents: Sequence[int], once: str | None
 ) -> str:
-    """Its number; that of the one behind all for what is not to be counted, where a predicate would
-    be a branch.
+    """The bin's number; elements that are not counted go to the bin after the last one, where a
+    predicate would be a branch.
     """
     if len(index) == 1 and once is None:
         return w.call("llvm.umin.i32", "i32", [("i32", index[0]), ("i32", limits[0])])
@@ -143,7 +142,7 @@ def _any(w: Writer, relation: str, a: Sequence[str], b: Sequence[str]) -> str:
 
 
 def _word(dtype: DType) -> DType:
-    """What counters are of."""
+    """The type of a bin."""
     return F32 if dtype.is_float else dtype
 
 

@@ -1,6 +1,6 @@
-"""Reductions over columns: a tree over a thread's own, then the lanes that share its rows
-(`reduce_columns`), then warps that do, by way of SMEM (`store_partials`, `reduce_partials`); and
-those over rows likewise.
+"""Reductions over columns: a tree over a thread's elements, then the lanes that share its rows
+(`reduce_columns`), then the warps that share them, through SMEM (`store_partials`,
+`reduce_partials`); and reductions over rows by the same steps.
 """
 
 from __future__ import annotations

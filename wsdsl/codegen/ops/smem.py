@@ -1,9 +1,9 @@
-"""A warp's 16 rows of a fragment, to its panel in SMEM, or to its part of all four's; and zeros
-beside what a tile there has.
+"""Stores of fragments to SMEM: a warp's 16 rows to its panel, or to its part of a panel of all four
+warps; and zeros around the valid part of a tile.
 
 The swizzle exchanges bits 4-6 of an address by bits 7-9, and a panel's lines are as long as the
-swizzle's span: so a thread's own address is computed once, and what differs between its elements is
-an exclusive-or with a constant (along a line) or a constant offset (across 8 lines).
+swizzle's span: a thread's address is computed once, and its elements differ from it by an
+exclusive-or with a constant (along a line) or a constant offset (across 8 lines).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _store(c: Context, value: Registers, to: _Panel, transposed: bool, byte: str
 
 @record
 class _Panel:
-    """Lines of `span` bytes each; what does not fit them goes to panels `apart` bytes further."""
+    """Lines of `span` bytes each; longer rows continue in panels `apart` bytes further."""
 
     to: At
     swizzle: str
@@ -85,7 +85,7 @@ class _Panel:
         return w.add(self.to.base, swizzled(w, w.multiply(line, self.span), byte, self.swizzle))
 
     def at(self, w: Writer, own: str, lines: int, byte: int) -> At:
-        """So many lines, a multiple of 8, and bytes of a line from there."""
+        """The address `lines` lines, a multiple of 8, and `byte` bytes from there."""
         offset = self.to.offset + lines * self.span + byte // self.span * self.apart
         byte %= self.span
         if self.swizzle == "none":
@@ -94,7 +94,7 @@ class _Panel:
 
 
 def packed_pairs(w: Writer, value: Registers) -> tuple[str, ...]:
-    """16-bit elements as packed pairs, whatever their dtype."""
+    """16-bit elements of any dtype as packed pairs."""
     if value.dtype.is_float:
         return value.texts
     texts = texts_of(w, value)
@@ -125,7 +125,7 @@ def _store_matrices(c: Context, value: Registers, to: _Panel, transposed: bool, 
 
 
 def _store_pairs(c: Context, value: Registers, to: _Panel) -> None:
-    """Lines are rows: two neighbouring columns at once. For bytes, exchanges between lanes and
+    """Lines are rows: store two adjacent columns at once. For bytes, shuffles between lanes and
     stmatrix would take more instructions, and use the banks no better.
     """
     w, size = c.w, value.dtype.bytes
@@ -173,7 +173,7 @@ def _as_bits(w: Writer, value: Registers) -> list[str]:
 
 
 def convert_clear_panels(c: Context, op: ClearPanels) -> None:
-    """Neighbouring threads have neighbouring pieces, as they lie in SMEM."""
+    """Adjacent threads clear adjacent chunks of SMEM."""
     w, shared = c.w, c.shared(op.shared)
     base = w.add(c.item(shared, c.state(op.state).stage), shared.offset + op.offset)
     bytes = op.rows * op.columns * DTYPES[op.dtype].bytes
@@ -185,7 +185,7 @@ def convert_clear_panels(c: Context, op: ClearPanels) -> None:
 
 
 def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
-    """The part outside of the tile, of the piece that lies `place` bytes into it."""
+    """Clear the part of a chunk, `place` bytes into the tile, that is outside of the valid part."""
     w, span, width = c.w, SWIZZLE_SPAN[op.swizzle], DTYPES[op.dtype].bytes
     panel = op.rows * span
     if op.lines:

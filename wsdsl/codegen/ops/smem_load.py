@@ -109,7 +109,7 @@ def _matrices(c: Context, op: LoadPanels, at: At, columns: int) -> list[str]:
 
 
 def _pairs(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> list[str]:
-    """Lines are rows: two neighbouring columns at once."""
+    """Lines are rows: load two adjacent columns at once."""
     w, span = c.w, SWIZZLE_SPAN[op.swizzle]
     eighth = w.binary("lshr", "i32", c.threads.lane, 2)
     start = w.multiply(w.add(w.multiply(c.threads.warp, 16), eighth), span)

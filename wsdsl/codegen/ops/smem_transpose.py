@@ -1,10 +1,10 @@
-"""`store_transposed` and `load_transposed`: what threads have of a fragment's columns, as words of
-SMEM, and vectors of these.
+"""`store_transposed` and `load_transposed`: the columns of a thread's fragment as words of SMEM,
+and vectors of words.
 
-Where a thread has neighbouring rows, their elements in a column make a word: of 16 bits two, by one
-`prmt` a word; of 8 bits four, by two. A thread's address is that of its first line and of its bytes
-in it, which differ between its elements by constants: of lines they stand in the instruction, of
-bytes they are exclusive-or'd, as `line_place` does.
+Where a thread has adjacent rows, their elements in a column make a word: two of 16 bits by one
+`prmt` per word, four of 8 bits by two. A thread has one address, of its first line and its first
+bytes in it. Its elements differ from it by constants: lines are offsets of the instruction, bytes
+are exclusive-or'd, as `line_place` does.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from wsdsl.ir.ops import LoadTransposed, StoreTransposed
 PAIRS = "21520", "30258"
 """0x5410 and 0x7632: the lower and the upper halves of two words."""
 BYTES = "20800", "29538"
-"""0x5140 and 0x7362: the bytes of two words in turn, of their lower and of their upper halves."""
+"""0x5140 and 0x7362: the bytes of two words, interleaved; their lower and their upper halves."""
 TURN = GROUPS * VECTOR
 """Bytes of a line that may be exchanged."""
 
 
 @dataclass
 class _Lines:
-    """Places in an item of lines. `line` and `byte` are the thread's first ones; lines that differ
-    from it by constants go on by steps of which it is a multiple of `unit` lines.
+    """Addresses in an item of lines. `line` and `byte` are the thread's first ones; `line` is a
+    multiple of `unit`, and the lines of the other elements differ from it by constants.
     """
 
     w: Writer
@@ -52,7 +52,9 @@ class _Lines:
     known: dict[object, str] = field(default_factory=dict[object, str])
 
     def at(self, line: int, byte: int) -> At:
-        """So many lines and bytes on; the thread's own byte has no bit that is in these."""
+        """The address `line` lines and `byte` bytes on; no bit of `byte` is set in the thread's
+        first byte.
+        """
         low = byte % TURN
         base = self._once((self._turn(line), low), lambda: self._address(line, low))
         return At(base, self.place.offset + line * self.line_bytes + byte - low)
@@ -104,7 +106,7 @@ def convert_store_transposed(c: Context, op: StoreTransposed) -> None:
 
 
 def _down_columns(w: Writer, part: Registers, height: int) -> list[tuple[int, str]]:
-    """Of each column so many neighbouring rows in one register, with the first one's element."""
+    """For each column, `height` adjacent rows in one register, with the first one's element."""
     vector, held, size = part.lanes.vector, part.lanes.held(part.rows), part.dtype.bytes
     count = num_elements(*part.shape)
     firsts = [e for e in range(0, count, vector) if e // vector % held % height == 0]
@@ -136,7 +138,7 @@ def _turned(w: Writer, rows: list[str]) -> list[str]:
 
 
 def _joined(w: Writer, texts: list[str], size: int) -> str:
-    """Elements of so many bytes, which are i16 if they have fewer than four."""
+    """Elements of `size` bytes, which are i16 if they have fewer than four."""
     if len(texts) == 1:
         return texts[0]
     wide = [w.value(f"zext i16 {x} to i32") for x in texts]

@@ -1,7 +1,7 @@
-"""Tensor memory in PTX: allocation, products, commits, loads and fences (tcgen05).
+"""Tensor memory in PTX: allocation, MMAs, commits, loads and fences (tcgen05).
 
-Products and commits stand in branches that `elect.sync` takes: behind any other condition ptxas has
-each active thread of the warp issue them in turn.
+MMAs and commits are in branches on `elect.sync`: under any other condition ptxas issues them for
+each active thread of the warp, one after another.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ def convert_tcgen05_wait_ld(c: Context, op: ops.Tcgen05WaitLd) -> None:
 
 
 def convert_tcgen05_cp(c: Context, op: ops.Tcgen05Cp) -> None:
-    """Each instruction copies an atom: 32 rows of 16 bytes, eight of which are 128 bytes apart from
-    the next ones.
+    """Each instruction copies an atom of 32 rows of 16 bytes; groups of eight rows are 128 bytes
+    apart.
     """
     w, shared = c.w, c.shared(op.shared)
     address = _address(c, op.scales, op.state, op.column)
@@ -229,7 +229,7 @@ def convert_store_scale_factors(c: Context, op: ops.StoreScaleFactors) -> None:
 
 
 def _in_atoms(c: Context, op: ops.StoreScaleFactors, item: str, first: str, row: int) -> str:
-    """Where the first word of a row lies, `row` behind the one that is the `first`."""
+    """The address of the first word of row `first` + `row`."""
     w = c.w
     place = w.add(first, row)
     atom = w.multiply(w.binary("lshr", "i32", place, 7), op.line)

@@ -83,7 +83,7 @@ def _store_box(c: Context, op: TmaStore, at: Sequence[str], source: At, pred: st
 
 
 def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]) -> None:
-    """By a warp, from its part at `source`, what lies in front of the last line."""
+    """Copy the lines before the last one from a warp's part at `source`."""
     w, made = c.w, c.made[op.map]
     assert isinstance(made, MakeTensorMap)
     size = made.tensor.as_tensor.dtype.size(math.prod(made.box))

@@ -47,7 +47,7 @@ def convert_smem_descriptor(c: Context, op: ops.SmemDescriptor) -> None:
 def convert_empty_accumulator(c: Context, op: ops.EmptyAccumulator) -> None:
     kind = op.result.type_as(Accumulator)
     count = num_registers(kind.dtype, *shape_of(kind))
-    # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
+    # Undefined on purpose: writing zeros here would be moves, and serialize wgmma.
     texts = c.w.registers(count) if op.result in c.named else (UNDEFINED,) * count
     c.held[op.result] = Registers(kind.dtype, *shape_of(kind), texts)
 
@@ -140,7 +140,7 @@ def convert_zero_unless(c: Context, op: ops.ZeroUnless) -> None:
 
 
 def made_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
-    """By the id of a fence (all fences are equal): what the products after it read."""
+    """By the id of a fence (all fences are equal): the registers that wgmmas after it read."""
     made = kernel.definers
     found: dict[int, dict[Value, None]] = {}
     fence: WgmmaFence | None = None

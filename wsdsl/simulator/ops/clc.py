@@ -16,7 +16,9 @@ from wsdsl.simulator.state.transfers import Transfer
 from wsdsl.simulator.warpgroup import END_TOGETHER, Warpgroup, ended
 
 REFUSED = 0.2
-"""How often there is none though some have not started: another kernel's turn may have come."""
+"""How often a response reports no cluster though some have not started: a kernel of higher priority
+may have come.
+"""
 
 
 @dataclass(eq=False)

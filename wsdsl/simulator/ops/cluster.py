@@ -64,8 +64,8 @@ def receive_fragment(wg: Warpgroup, op: ops.ReceiveFragment) -> None:
 
 
 def _in_order_of_threads(value: Array) -> Array:
-    """Block by block, thread by thread: lane l of warp w holds rows 16 w + l / 4 and 8 more, in
-    each the columns 2 (l % 4) and the one after.
+    """Block by block, thread by thread: lane l of warp w has rows 16 w + l / 4 and 8 more, in each
+    the columns 2 (l % 4) and the one after.
     """
     rows, columns = value.shape
     warps = value.reshape(rows // 16, 2, 8, columns // BLOCK_COLUMNS, 4, 2)

@@ -20,7 +20,7 @@ from wsdsl.simulator.warpgroup import Warpgroup
 
 _VERBS = {"read": "reads", "write": "writes", "add": "adds to"}
 ANY_BYTE = 0x5A
-"""Of what nobody asked for, where there is no NaN."""
+"""The value of elements that `only` excludes, if the type has no NaN."""
 
 
 def places(wg: Warpgroup, op: Op, index: tuple[Value, ...]) -> list[Array]:
@@ -28,7 +28,7 @@ def places(wg: Warpgroup, op: Op, index: tuple[Value, ...]) -> list[Array]:
 
 
 def check_pairs(wg: Warpgroup, op: Op, last: Array, vector: int) -> None:
-    """A vector access starts at a multiple of its width and takes neighbours."""
+    """A vector access starts at a multiple of its width, and its elements are contiguous."""
     if vector == 1 or last.ndim == 0:
         return
     first = last[..., ::vector]
@@ -106,7 +106,7 @@ def load_global(wg: Warpgroup, op: ops.LoadGlobal) -> None:
     check_pairs(wg, op, index[-1], op.vector)
     check_blocks(wg, op, tensor, index)
     shape = shape_of(op.result)
-    # What is the same in every row or column may be indexed with less than the result's shape.
+    # The index of equal rows or columns may be smaller than the result's shape.
     small = np.broadcast_shapes(*(i.shape for i in index))
     spread = [np.broadcast_to(i, small) for i in index]
     inside = inside_of(tensor.array, spread, small)
@@ -114,7 +114,7 @@ def load_global(wg: Warpgroup, op: ops.LoadGlobal) -> None:
     held = np.zeros(small, tensor.array.dtype)
     held[inside] = tensor.array[tuple(i[inside] for i in spread)]
     if op.only is not None:
-        # What nobody asks for shows if somebody reads it.
+        # A read of an element that `only` excludes shows.
         anything = ANY_BYTE if held.dtype.kind in "iu" else np.nan
         held = np.where(as_array(wg.get(op.only, op), op.only), held, held.dtype.type(anything))
     wg.values[op.result.name] = finish(held if shape else held.reshape(()), op.result)

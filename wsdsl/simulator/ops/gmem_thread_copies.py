@@ -12,7 +12,7 @@ from wsdsl.simulator.warpgroup import Warpgroup
 
 
 def forward(wg: Warpgroup, op: ops.ThreadLoad | ops.ThreadStore) -> tuple[int, ...]:
-    """Coordinates that threads reckon with: what they walk begins within the tensor."""
+    """The coordinates of a copy by threads, which begins within the tensor."""
     at = coordinates_of(wg, op, op.coordinates)
     if at[-1] < 0 or (op.row_dim >= 0 and at[op.row_dim] < 0):
         wg.outside(op, f"the row or column of coordinates {at} is negative")

@@ -164,7 +164,7 @@ def clear_panels(wg: Warpgroup, op: ops.ClearPanels) -> None:
 
 
 def _places(lines: int, line_bytes: int, step: int, first: int) -> Array:
-    """Of the bytes of so many lines, from the `first` on."""
+    """The addresses of the bytes of `lines` lines, from the `first` on."""
     line: Any = np.arange(first, first + lines)[:, None]
     byte: Any = np.arange(line_bytes)[None, :]
     return np.asarray(line_place(line, byte, line_bytes, step))

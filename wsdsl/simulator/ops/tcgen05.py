@@ -86,7 +86,7 @@ def tcgen05_commit(wg: Warpgroup, op: ops.Tcgen05Commit) -> None:
     ctas, state = destinations(wg, op, op.multicast), wg.values[op.state.name]
     on = [wg.barrier(op, op.barriers, state, cta) for cta in ctas]
     remote = [barrier for barrier, cta in zip(on, ctas, strict=True) if cta is not wg.cta]
-    # What the thread has seen is over when it arrives.
+    # Accesses that the thread has seen are complete when it arrives.
     known = wg.cta.clocks.seen[wg.one].max(axis=0)
     pipe = wg.tensor_pipe
     arrive = partial(wg.arrive, op, threads=wg.one, known=known)

@@ -57,7 +57,7 @@ def tcgen05_mma(wg: Warpgroup, op: ops.Tcgen05Mma) -> None:
 def _operand_in_columns(
     wg: Warpgroup, op: ops.Tcgen05Mma, memory: tm.TensorMemory, dtype: DType
 ) -> Callable[[], Array]:
-    """What its rows have there when the product runs."""
+    """A function that reads the operand's rows in TMEM when the MMA runs."""
     assert op.a_state is not None
     first, pipe = first_column(wg, op, op.a, op.a_state, op.a_column, op.a_columns), wg.tensor_pipe
     region = _rows(first, op.a_columns, op.rows)
@@ -78,7 +78,7 @@ def _operand_in_columns(
 def _begin_sums(
     wg: Warpgroup, op: ops.Tcgen05Mma, cta: Cta, memory: tm.TensorMemory, accumulate: bool
 ) -> Region:
-    """What a product writes there."""
+    """Begin the write of an MMA's accumulator."""
     first = first_column(wg, op, op.sums, op.state, op.column, op.columns)
     region, pipe = _rows(first, op.columns, op.rows), wg.tensor_pipe
     if accumulate and not memory.written[region.index].all():

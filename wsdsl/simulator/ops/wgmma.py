@@ -33,7 +33,7 @@ from wsdsl.simulator.warpgroup import UNDEFINED, Blocked, Steps, Warpgroup
 
 @record
 class Operand:
-    """What an smem descriptor says: a tile in panels at `base`, and where along M or N to begin."""
+    """An smem descriptor: a tile in panels at `base`, and its start along M or N."""
 
     label: str
     base: int
@@ -160,8 +160,8 @@ def operand_in_shared(
     k_major: bool,
     cta: Cta | None = None,
 ) -> Callable[[], Array]:
-    """Check the reads of one operand; what fetches it when the product runs. `cta`: in whose SMEM,
-    if in another's.
+    """Check the reads of one operand; return a function that reads it when the MMA runs. `cta`: the
+    CTA whose SMEM has it, if another one.
     """
     held, there = cast(Operand, wg.get(value, op)), cta or wg.cta
     if (held.dtype, held.k_major) != (dtype, k_major):

@@ -36,10 +36,10 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     for name, dtype in DTYPES.items()
 }
 F64 = DType("f64", "float", 64)
-"""No type of the language: what `tile_trials.py` computes in, so that rounding hides nothing."""
+"""Not a type of the language: `tile_trials.py` computes in it, so that rounding hides nothing."""
 NUMPY_DTYPES[F64.name] = np.dtype(np.float64)
-# Of floats of 8 bits and fewer: the largest value, and the code of NaN; where there is none, that
-# of the largest value, as in PTX's cvt.satfinite.
+# Of floats of 8 bits and fewer: the largest value, and the code of NaN, or of the largest value in
+# types without NaN, as in PTX's cvt.satfinite.
 SMALL_FLOATS = {
     "f8e4m3": (448.0, 0x7F), "f8e5m2": (57344.0, 0x7F), "f8e8m0": (2.0**127, 0xFF),
     "f6e2m3": (7.5, 0x1F), "f6e3m2": (28.0, 0x1F), "f4e2m1": (6.0, 0x7),
@@ -79,8 +79,8 @@ def multiplicand(x: Array, dtype: DType) -> Array:
 
 def round_float(x: Array, target: DType) -> Array:
     """Round float32 or float64 values to a float dtype; those of 8 bits and fewer saturate, as
-    PTX's cvt does, and have one NaN or none. f8e8m0 has no 0, which becomes 2**-127, and
-    no sign: what is negative becomes NaN. Of two powers of two as near, it is the larger one.
+    PTX's cvt does, and have one NaN or none. f8e8m0 has no 0, which becomes 2**-127, and no sign:
+    negative values become NaN. Of two equally near powers of two, it is the larger one.
     """
     if target.name == "tf32":
         # Not ascontiguousarray, which gives a scalar an axis.
@@ -142,18 +142,18 @@ def contracted(a: Array, b: Array, axes: tuple[list[int], list[int]]) -> Array:
 
 
 def round_total(x: Array, target: DType) -> Array:
-    """A sum in float64 or int64, rounded or wrapped to a dtype."""
+    """Round a float64 to a dtype, or wrap an int64."""
     return round_float(x, target) if target.is_float else wrap_integer(x, target)
 
 
 def added(a: Array, b: Array, dtype: DType) -> Array:
-    """The sums of two arrays of a dtype."""
+    """Add two arrays of a dtype."""
     wide = np.float64 if dtype.is_float else np.int64
     return round_total(a.astype(wide) + b.astype(wide), dtype)
 
 
 def reinterpret(x: Array, source: DType, target: DType) -> Array:
-    """`bitcast` between dtypes of one width. NumPy gives NaN any sign, the card one: all bits but
+    """`bitcast` between dtypes of one width. NumPy gives NaN any sign, the GPU one: all bits but
     the sign are set.
     """
     if target.bits == 4 and target.is_integer:
@@ -171,7 +171,7 @@ def reinterpret(x: Array, source: DType, target: DType) -> Array:
 
 
 def larger(a: Any, b: Any) -> Array:
-    """As the card has it: NaN if either is, and of zeros the positive one."""
+    """The maximum as the GPU computes it: NaN if either is, and of zeros the positive one."""
     made = np.maximum(a, b)
     zero = made == 0
     return np.where(zero & (a == b), a + b, made) if zero.any() else made
@@ -220,7 +220,7 @@ IN_DOUBLE: dict[str, Callable[..., Any]] = {
 
 def _guarded_shift(shift: Callable[..., Any]) -> Callable[..., Any]:
     # NumPy leaves a shift by 64 and more undefined; by 63 all of a 32-bit value is out already, and
-    # by what is negative, which as the card has it is more than any number of bits.
+    # by a negative number, which on the GPU exceeds any number of bits.
     return lambda a, b: shift(a, np.where(b < 0, 63, np.minimum(b, 63)))
 
 
@@ -316,7 +316,7 @@ def scan(x: Array, dtype: DType, axis: int) -> Array:
 
 def top_k(x: Array, places: Array, dtype: DType, count: int) -> tuple[Array, Array]:
     """The largest along the last axis in descending order, and their places; NaN, then the least
-    place first. What there is not has the lowest value, and the place `NOWHERE`.
+    place first. Missing elements have the lowest value, and the place `NOWHERE`.
     """
     missing = [(0, 0)] * (x.ndim - 1) + [(0, max(0, count - x.shape[-1]))]
     low = dtype.limits[0]

@@ -51,7 +51,7 @@ class Arguments:
         return self.sizes[dim]
 
     def write_back(self) -> None:
-        """What is not computed in the caller's arrays themselves, into them."""
+        """Copy results into the caller's arrays where these have another form."""
         for name, target in self.copied.items():
             tensor = self.tensors[name]
             if tensor.dtype.bits == 4 and _is_bytes(target):

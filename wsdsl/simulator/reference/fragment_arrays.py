@@ -21,7 +21,7 @@ def finish(held: Any, result: Value) -> Any:
 def as_array(held: Any, value: Value) -> Any:
     dtype = dtype_of(value)
     if dtype.name == "tf32":
-        # What memory holds has its lower bits until the tensor cores ignore them.
+        # Memory keeps the lower bits, which the tensor cores ignore.
         return np.asarray(held, np.float32)
     if dtype.is_float and not isinstance(held, np.ndarray):
         made = np.asarray(held, np.float64)

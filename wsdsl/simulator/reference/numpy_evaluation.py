@@ -203,7 +203,7 @@ class _Evaluator:
         return arithmetic.round_total(total, dtype)
 
     def operands(self, op: ops.Contract) -> list[Array]:
-        """What is multiplied; what factors make of it is not rounded."""
+        """The operands, multiplied by their factors without rounding."""
         found: list[Array] = []
         sides = factored(op, self.made) or ((op.a, []), (op.b, []))
         for value, (tile, factors) in zip((op.a, op.b), sides, strict=True):

@@ -1,8 +1,8 @@
-"""Whether the size of a tile shows in what a TILE kernel computes: it is tried out.
+"""Test whether the size of a tile changes the results of a TILE kernel, by trials.
 
 The kernel is evaluated on small random arrays, with tiles of 1, 2, ... elements of one axis, and
-with one tile for all of it. Floats are computed in 64 bits, and hold eighths, so that sums come out
-the same in any order: what differs by more than a billionth differs because of the tiles.
+with one tile for all of it. Floats are computed in 64 bits, and are eighths, so that the order of
+additions changes nothing: results that differ by more than a billionth differ because of the tiles.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Shown:
 def find_shown(
     kernel: Kernel, axes: Sequence[str], scalars: Mapping[str, Any] | None = None
 ) -> Shown | None:
-    """The first of `axes` of which the size of the tiles shows, on arrays made here. `scalars`: the
-    values of parameters; None for any that is positive.
+    """The first of `axes` whose tile size changes results, on random arrays. `scalars`: the values
+    of parameters; None for any that is positive.
     """
     exact = in_double(kernel)
     trials = [(exact, inputs.Draw(x)) for x in (1.0,) * inputs.TRIALS + inputs.bounds(exact)]
@@ -129,7 +129,7 @@ def find_shown_on(kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str]
 
 
 def _cuts(kernel: Kernel, arrays: Mapping[str, Any], axis: str) -> tuple[int, ...]:
-    """Two sizes of tiles, of which an axis of these arrays has two, and some more."""
+    """Two sizes of tiles that divide the axis of these arrays into two tiles, and into more."""
     dim = next(a.dim for a in _walked(kernel) if a.name == axis)
     tensors = [p for p in kernel.params if isinstance(p.type, Tensor)]
     held = [pair for p in tensors for pair in zip(p.as_tensor.dims, np.shape(arrays[p.name]))]
@@ -167,7 +167,7 @@ def _compare(
 
 
 def _are_close(held: Array, expected: Array) -> bool:
-    """Beside the largest of them."""
+    """Whether all elements are close, relative to the largest one."""
     largest = np.max(np.abs(expected), where=np.isfinite(expected), initial=0.0)
     return np.allclose(held, expected, TOLERANCE, TOLERANCE * largest, equal_nan=True)
 

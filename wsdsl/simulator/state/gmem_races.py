@@ -28,7 +28,7 @@ At = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Actor:
-    """Who makes an access, as components of the clocks of those that run together."""
+    """The threads of an access, as components of the clocks of those that run together."""
 
     cta: int
     clocks: Clocks
@@ -114,11 +114,11 @@ class GlobalAccesses:
         return found
 
     def repeats(self, name: str, at: At, before: Array, after: Array) -> str:
-        """What is wrong with a write that has changed the elements from `before` to `after`."""
+        """The fault of a write that has changed the elements from `before` to `after`, or ""."""
         if name not in self._written:
             return ""
         written = self._written[name]
-        # NumPy gives NaN any sign, the card one.
+        # NumPy gives NaN any sign, the GPU one.
         same = (_bits(before) == _bits(after)) | (_is_nan(before) & _is_nan(after))
         wrong = written[at] & ~same
         written[at] = True

@@ -38,7 +38,7 @@ class Barrier:
         self.component, self.clocks = component, clocks
         self.initialised: tuple[int, int] | None = None
         self.shown = False
-        """Whether all of the cluster have met behind the fence that followed its initialisation."""
+        """Whether the cluster has synchronized after the fence that followed the initialization."""
         self.phase, self.pending, self.tx_count = 0, arrivals, 0
         self.completed: Clock = clocks.empty()
         self.gathering: Clock = clocks.empty()
@@ -59,7 +59,7 @@ class Barrier:
         return ""
 
     def unusable(self, actors: slice, meeting: str) -> str:
-        """Why the actors may not use the barrier: its initialisation is not visible to them.
+        """Why the actors may not use the barrier: its initialization is not visible to them.
 
         `meeting` is the op that would make it visible.
         """
@@ -76,7 +76,7 @@ class Barrier:
         return ""
 
     def show_initialised(self) -> None:
-        """All of the cluster meet; the fence is surely over if it stands in front of that."""
+        """The cluster synchronizes; a fence before that is complete."""
         if self.initialised is not None:
             component, epoch = self.initialised
             self.shown |= self.clocks.fenced(self.clocks.init_fences, component, epoch) is not None
@@ -121,7 +121,7 @@ class Barrier:
     def complete_tx(self, tx_bytes: int, phases: Clock) -> str:
         """Bytes have landed; they may come before they are expected, within one phase.
 
-        `phases`: what was complete when the copy was started, which it then surely is.
+        `phases`: the phases that were complete when the copy was issued.
         """
         np.maximum(self.gathering, phases, out=self.gathering)
         self.tx_count -= tx_bytes

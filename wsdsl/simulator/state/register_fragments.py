@@ -1,4 +1,4 @@
-"""Fragments that wgmma reads from registers: written before a fence, and kept until it is over."""
+"""Fragments that wgmma reads from registers: written before a fence, unchanged until complete."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RegisterOperands:
                 self._written[result.name] = fences
 
     def carried(self, results: Sequence[Value], fences: int) -> None:
-        """What a loop or a branch hands on may be moved to other registers there."""
+        """Values that a loop or a branch yields may move to other registers there."""
         for result in results:
             if result.name in self.names:
                 self._written[result.name] = fences

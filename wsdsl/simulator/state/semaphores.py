@@ -1,7 +1,7 @@
-"""Flags in global memory: counters on which CTAs arrive and for which others wait.
+"""Semaphores in global memory, on which CTAs arrive and for which others wait.
 
-Who waits may have polled at any time before: it sees what came before the earliest arrival that
-could have let it pass, not all that has happened by now.
+A waiting thread may have polled at any time before: it sees accesses before the earliest arrival
+that could have let it pass, not all accesses so far.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Flags:
     def arrive(
         self, at: Location, before: int, after: int, actor: slice, release: bool = True
     ) -> str:
-        """A release: whoever sees it, or an arrival after it, sees what the actor has seen; or a
-        relaxed one, which hands on what has been released before.
+        """A release: a thread that sees it, or an arrival after it, sees all that the actor has
+        seen; or a relaxed one, which forwards earlier releases.
 
-        Answers with what is wrong, or "".
+        Return the fault, or "".
         """
         history = self._history(at, before)
         last = history[-1]

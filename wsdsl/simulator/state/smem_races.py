@@ -1,9 +1,9 @@
-"""Accesses to SMEM and their order: whoever reads or writes must have seen what came before.
+"""Accesses to SMEM and their order: each must be ordered after earlier conflicting ones.
 
-An access knows when others may rely on it being over; the tracker keeps, for each range of bytes,
-the last write and the reads since. Between the generic proxy and the async one (TMA, wgmma) there
-must besides be a fence: what threads wrote is shown to it, and what they read is over for it, by a
-fence of theirs that it has seen.
+An access says when others may rely on its completion; the tracker keeps, for each range of bytes,
+the last write and the reads since. Between the generic and the async proxy (TMA, wgmma) there must
+also be a fence by the threads, which the async access has seen: it shows their writes to the async
+proxy, and orders their reads before its accesses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Access:
 
 @dataclass(eq=False)
 class ThreadAccess(Access):
-    """Generic accesses by threads `by`, over when the op is; seen by who has synchronised."""
+    """Generic accesses by threads `by`, complete with the op; seen by synchronized threads."""
 
     by: slice
     epochs: Clock
@@ -75,7 +75,7 @@ class ThreadAccess(Access):
 
 @dataclass(eq=False)
 class CopyIn(Access):
-    """A TMA load: over for whoever has seen the barrier's phase on which it counted."""
+    """A TMA load: complete for threads that have seen the phase of the barrier that counted it."""
 
     component: int
     barrier: str
@@ -99,7 +99,7 @@ class TensorRead(Access):
     def open_to(self, clocks: Clocks, actors: slice) -> str:
         if self.epochs is None:
             return "no wgmma_wait has completed that wgmma"
-        # All warps' parts are over together, so having seen one thread past the wait is enough.
+        # All warps' parts complete together, so having seen one thread past the wait is enough.
         if (clocks.seen[actors, self.by] >= self.epochs).any(axis=1).all():
             return ""
         return "this is not ordered after the wgmma_wait that completed it"
@@ -180,7 +180,7 @@ class SharedAccesses:
         asynchronous: bool = True,
     ) -> Conflict | None:
         """Check a read, a write or an atomic addition ("add", in any order, like reads), by the
-        async proxy or threads. A later read stands for earlier ones of the same `reader`.
+        async proxy or threads. A later read replaces earlier ones of the same `reader`.
         """
         for start, end in ranges:
             for span in self._covering(start, end):
@@ -204,7 +204,7 @@ class SharedAccesses:
         return None
 
     def _forget(self, start: int, end: int, access: Access) -> None:
-        """One span for the range from now on: what was before is over for everyone who matters."""
+        """Make the range one span: earlier accesses are complete for all later ones."""
         first, last = bisect_left(self.starts, start), bisect_left(self.starts, end)
         self.spans[first:last] = [Span(start, end, access)]
         self.starts[first:last] = [start]

@@ -42,7 +42,7 @@ class TensorMapValue:
         return tile(start, *self.in_shared, self.swizzle)
 
     def fault(self) -> str:
-        """What TMA would refuse, "" if nothing."""
+        """The reason why TMA rejects the map, or ""."""
         array, dtype = self.tensor.array, self.tensor.dtype
         return box_fault(self.box, array.ndim, dtype, self.swizzle) or self._address_fault()
 

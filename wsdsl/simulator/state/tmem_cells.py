@@ -27,7 +27,7 @@ from wsdsl.simulator.state.wgmma_groups import summed
 
 
 class FencedClocks(Clocks):
-    """What each thread had seen at its last fence."""
+    """The clocks of threads at their last fence."""
 
     def __init__(self, clocks: Clocks) -> None:
         self.clocks = clocks
@@ -53,7 +53,7 @@ class TensorMemory:
         self.accesses = SharedAccesses(2 * COLUMNS, self.fenced)
         """Of the columns of one half of each quarter of the lanes, then of those of the other."""
         for span in self.accesses.spans:
-            # What nobody has written may be read: a sum that nothing was added to is not used.
+            # A read of cells before any write is legal: an accumulator without MMAs is not used.
             span.write = Untouched("nobody", _NO_OP)
 
     def read(self, region: Region) -> Array:
@@ -70,7 +70,7 @@ def cells(columns: slice, index: Any = None, halves: Sequence[int] = (0, 1)) -> 
 
 
 class Untouched(Access):
-    """What nobody has to wait for."""
+    """An access that no thread must wait for."""
 
     def open_to(self, clocks: Clocks, actors: slice) -> str:
         return ""
@@ -83,8 +83,8 @@ NEVER = 1 << 62
 
 @dataclass(eq=False)
 class PipeAccess(Access):
-    """What a product reads in SMEM or writes in tensor memory, the `number`-th op of its thread:
-    over for whoever has seen the phase on which a later commit of that thread counted.
+    """An MMA's read of SMEM or write of TMEM, the `number`-th op of its thread: complete for
+    threads that have seen the phase that counted a later commit of that thread.
     """
 
     pipe: TensorPipe
@@ -132,8 +132,8 @@ class CellAccess(Access):
 
 @dataclass(eq=False)
 class Commit:
-    """`phases` are those that it has counted in, once it has. `remote` are those of the barriers
-    that are other CTAs', of which the thread `by` is told `who`.
+    """`phases` are those that counted the commit, once complete. `remote` are the barriers in other
+    CTAs, which report the thread `by` by the name `who`.
     """
 
     op: Tcgen05Commit
@@ -161,7 +161,7 @@ class Commit:
 
 
 class Job(Protocol):
-    """What the tensor cores do in order."""
+    """An operation of the tensor pipe, which runs them in order."""
 
     @property
     def op(self) -> Op: ...
@@ -170,7 +170,7 @@ class Job(Protocol):
 
 @dataclass(eq=False)
 class CellCopy:
-    """An atom of scales: what lies in SMEM when it runs."""
+    """The copy of an atom of scale factors, whose SMEM is read when it runs."""
 
     op: Op
     memory: TensorMemory

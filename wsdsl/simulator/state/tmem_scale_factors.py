@@ -76,7 +76,7 @@ def _times(operand: Fetch, scales: Fetch) -> Array:
 def _scales(
     wg: Warpgroup, op: Tcgen05Mma, memory: TensorMemory, read: PipeAccess, column: int, rows: int
 ) -> Fetch:
-    """Check the reads of one operand's; what fetches them, one an element."""
+    """Check the reads of one operand's; return a function that reads them, one per element."""
     assert op.scales is not None and op.scale_state is not None
     kind = kind_of(*op.dtypes, op.scale_dtype, op.block)
     if kind is None or op.k % kind.word:
@@ -104,7 +104,7 @@ def _fetch(memory: TensorMemory, words: Sequence[Region], dtype: str, block: int
     alike = np.where((held == held[0]).all(0), held[0], np.uint32(0xFFFFFFFF))
     raw = np.ascontiguousarray(alike).view(np.uint8)
     if dtype != "f8e8m0":
-        # There is no sign: nothing says what such a bit does.
+        # The types have no sign: the effect of that bit is undefined.
         raw = np.where(raw < 0x80, raw, np.uint8(0xFF))
     scales = raw.view(numpy_dtype(DTYPES[dtype]))
     return np.repeat(convert(scales, DTYPES[dtype], F32).astype(np.float64), block, axis=1)

@@ -17,7 +17,7 @@ from wsdsl.simulator.warpgroup import Warpgroup
 @dataclass(eq=False)
 class Transfer:
     """A write to the SMEM of a CTA, issued by `threads`. Its bytes land, and are counted, at once
-    but late; `known` is over for all that wait for them.
+    but late; `known` is complete for all threads that wait for them.
     """
 
     wg: Warpgroup

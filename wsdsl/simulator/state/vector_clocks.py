@@ -1,8 +1,8 @@
-"""Who has seen what: vector clocks, so that a race is found whatever the order of this one run.
+"""Vector clocks: a race is found in any order of the run.
 
-Each warp of a warpgroup counts for two threads, its elected one and all its others: that is as fine
-as the ops tell threads apart. A barrier has a component too, the number of its completed phases;
-having seen phase n of a barrier is having seen the copies that counted on it before.
+Each warp of a warpgroup counts for two threads, its elected one and all its others: ops distinguish
+no more threads. A barrier has a component too, the number of its completed phases; having seen
+phase n of a barrier is having seen the copies that counted on it before.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Clocks:
         np.maximum(self.seen[actors], clock, out=self.seen[actors])
 
     def release(self, actors: slice) -> Clock:
-        """What the actors have done and seen; what they do next is later."""
+        """The clock of the actors so far; their later accesses follow it."""
         clock: Clock = self.seen[actors].max(axis=0)
         self.own[actors] += 1
         return clock
@@ -54,7 +54,7 @@ class Clocks:
         return clock
 
     def sync_warps(self, actors: slice) -> None:
-        """The threads of each warp meet."""
+        """The threads of each warp synchronize."""
         pairs: npt.NDArray[Any] = self.seen[actors].reshape(-1, 2, self.width)
         pairs[:] = pairs.max(axis=1, keepdims=True)
         self.own[actors] += 1
