@@ -13,7 +13,7 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.ir.op import Makers, Op, Region, Value
 from wsdsl.ir.types import I32, Tile
 
-HeldT = TypeVar("HeldT")
+KindT = TypeVar("KindT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class Place:
     registers: int = 0
 
 
-def _held(kind: type[HeldT]) -> Callable[[Context, Value], HeldT]:
-    def held(c: Context, value: Value) -> HeldT:
+def _typed(kind: type[KindT]) -> Callable[[Context, Value], KindT]:
+    def held(c: Context, value: Value) -> KindT:
         """The registers or address of a value that is known to be of this kind."""
-        found = c.held[value]
-        assert isinstance(found, kind), value
-        return found
+        result = c.values[value]
+        assert isinstance(result, kind), value
+        return result
 
     return held
 
@@ -101,9 +101,9 @@ class Context:
     """Products whose width the launch says, since the last commit."""
     narrower: str = "%narrower"
     """i32: by how many columns the tiles of this launch are narrower than the widest."""
-    made: Makers = field(default_factory=dict[Value, Op])
+    definers: Makers = field(default_factory=dict[Value, Op])
     """The op that defines a value."""
-    held: dict[Value, h.Held] = field(default_factory=dict[Value, h.Held])
+    values: dict[Value, h.Storage] = field(default_factory=dict[Value, h.Storage])
     place: Place = field(default_factory=Place)
 
     @contextmanager
@@ -120,26 +120,26 @@ class Context:
         finally:
             self.place = outer
 
-    scalar = _held(h.Scalar)
-    state = _held(h.StateAt)
-    shared = _held(h.SharedAt)
-    columns = _held(h.ColumnsAt)
-    descriptor = _held(h.Descriptor)
-    pointer = _held(h.Pointer)
+    scalar = _typed(h.Scalar)
+    state = _typed(h.StateAt)
+    shared = _typed(h.SharedAt)
+    columns = _typed(h.ColumnsAt)
+    descriptor = _typed(h.Descriptor)
+    pointer = _typed(h.Pointer)
 
     def registers(self, value: Value) -> h.Registers:
         """A fragment, or a scalar as a fragment of one row and column."""
-        held = self.held[value]
-        if isinstance(held, h.Scalar):
-            return h.Registers(held.dtype, *h.Shape(1, 1), (held.text,))
-        assert isinstance(held, h.Registers), value
-        return held
+        operand = self.values[value]
+        if isinstance(operand, h.Scalar):
+            return h.Registers(operand.dtype, *h.Shape(1, 1), (operand.text,))
+        assert isinstance(operand, h.Registers), value
+        return operand
 
     def define(self, result: Value, registers: h.Registers) -> None:
         """Define a result; a fragment of one element is a scalar."""
         is_scalar = isinstance(result.type, Tile)
         dtype, texts = registers.dtype, registers.texts
-        self.held[result] = h.Scalar(texts[0], dtype) if is_scalar else registers
+        self.values[result] = h.Scalar(texts[0], dtype) if is_scalar else registers
 
     def one_thread(self, pred: str | None = None) -> str | None:
         """The predicate of an op that one thread of the warpgroup, or of the CTA outside of

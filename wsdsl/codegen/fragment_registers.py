@@ -117,79 +117,79 @@ def iota(c: Context, start: Scalar, shape: Shape, apart: int = 16) -> Registers:
     return Registers(I32, *shape, affine=Affine(base, offsets, sure, most, unit, own))
 
 
-def multiple_of(held: Scalar) -> int:
+def multiple_of(value: Scalar) -> int:
     """A number that it is a multiple of."""
-    return abs(held.known) if type(held.known) is int else held.multiple
+    return abs(value.known) if type(value.known) is int else value.multiple
 
 
-def texts_of(w: Writer, held: Registers) -> tuple[str, ...]:
+def texts_of(w: Writer, value: Registers) -> tuple[str, ...]:
     """The registers; an affine fragment gets them here."""
-    if held.affine is None:
-        return held.texts
-    return tuple(w.add(held.affine.base, offset) for offset in held.affine.offsets)
+    if value.affine is None:
+        return value.texts
+    return tuple(w.add(value.affine.base, offset) for offset in value.affine.offsets)
 
 
-def elements(w: Writer, held: Registers) -> list[str]:
+def elements(w: Writer, value: Registers) -> list[str]:
     """One operand an element, in the LLVM type of its dtype."""
-    if not is_packed(held.dtype, held.columns):
-        return list(texts_of(w, held))
-    type = scalar_type(held.dtype)
-    found: list[str] = []
-    for text in held.texts:
-        if held.dtype.bits == 4:
+    if not is_packed(value.dtype, value.columns):
+        return list(texts_of(w, value))
+    type = scalar_type(value.dtype)
+    results: list[str] = []
+    for text in value.texts:
+        if value.dtype.bits == 4:
             high = w.binary("lshr", "i32", text, 16)
-            found += [w.value(f"trunc i32 {x} to i4") for x in (text, high)]
+            results += [w.value(f"trunc i32 {x} to i4") for x in (text, high)]
             continue
-        if held.dtype.bits == 8:
+        if value.dtype.bits == 8:
             high = w.binary("lshr", "i16", text, 8)
-            found += [w.value(f"trunc i16 {x} to i8") for x in (text, high)]
+            results += [w.value(f"trunc i16 {x} to i8") for x in (text, high)]
             continue
         pair = w.value(f"bitcast i32 {text} to <2 x {type}>")
-        found += [w.value(f"extractelement <2 x {type}> {pair}, i32 {i}") for i in (0, 1)]
-    return found
+        results += [w.value(f"extractelement <2 x {type}> {pair}, i32 {i}") for i in (0, 1)]
+    return results
 
 
-def as_floats(w: Writer, held: Registers) -> list[str]:
+def as_floats(w: Writer, value: Registers) -> list[str]:
     """The elements of a float fragment as f32."""
-    if held.dtype.bits == 32:
-        return list(held.texts)
-    if held.dtype.name in SMALL_FORMATS:
-        return _small_floats(w, held)
-    if held.dtype.bits == 8:
-        packed = is_packed(held.dtype, held.columns)
-        wide = held.texts if packed else [w.value(f"zext i8 {x} to i16") for x in held.texts]
-        pairs = [nvvm.from_f8_pair(w, held.dtype.name, x) for x in wide]
+    if value.dtype.bits == 32:
+        return list(value.texts)
+    if value.dtype.name in SMALL_FORMATS:
+        return _small_floats(w, value)
+    if value.dtype.bits == 8:
+        packed = is_packed(value.dtype, value.columns)
+        wide = value.texts if packed else [w.value(f"zext i8 {x} to i16") for x in value.texts]
+        pairs = [nvvm.from_f8_pair(w, value.dtype.name, x) for x in wide]
         return [x for pair in pairs for x in (pair if packed else pair[:1])]
-    if held.dtype.name == "bf16" and is_packed(held.dtype, held.columns):
-        found: list[str] = []
-        for text in held.texts:
-            found += [w.value(f"bitcast i32 {x} to float") for x in _upper_halves(w, held, text)]
-        return found
-    type = scalar_type(held.dtype)
-    return [w.value(f"fpext {type} {x} to float") for x in elements(w, held)]
+    if value.dtype.name == "bf16" and is_packed(value.dtype, value.columns):
+        results: list[str] = []
+        for text in value.texts:
+            results += [w.value(f"bitcast i32 {x} to float") for x in _upper_halves(w, value, text)]
+        return results
+    type = scalar_type(value.dtype)
+    return [w.value(f"fpext {type} {x} to float") for x in elements(w, value)]
 
 
-def _upper_halves(w: Writer, held: Registers, pair: str) -> tuple[str, str]:
+def _upper_halves(w: Writer, value: Registers, pair: str) -> tuple[str, str]:
     """Each half of a pair as the upper one of a word, with 0 below."""
-    if held.anew is None:
+    if value.reconversion is None:
         return w.binary("shl", "i32", pair, 16), w.binary("and", "i32", pair, 0xFFFF0000)
-    zero, below = held.anew.zero, ZEROS[held.anew.times % len(ZEROS)]
+    zero, below = value.reconversion.zero, ZEROS[value.reconversion.times % len(ZEROS)]
     low, high = (nvvm.pick_bytes(w, pair, zero, str(half | below)) for half in (LOW, HIGH))
     return low, high
 
 
-def _small_floats(w: Writer, held: Registers) -> list[str]:
+def _small_floats(w: Writer, value: Registers) -> list[str]:
     """By bf16, which has all values of these types."""
-    if is_packed(held.dtype, held.columns):
-        half = bytes_to_half(w, held, DTYPES["bf16"])
+    if is_packed(value.dtype, value.columns):
+        half = bytes_to_half(w, value, DTYPES["bf16"])
         assert half is not None
         return as_floats(w, half)
-    found: list[str] = []
-    for text in held.texts:
-        wide = w.value(f"zext {scalar_type(held.dtype)} {text} to i32")
-        bits = w.binary("shl", "i32", small_to_half(w, wide, held.dtype, DTYPES["bf16"]), 16)
-        found.append(w.value(f"bitcast i32 {bits} to float"))
-    return found
+    results: list[str] = []
+    for text in value.texts:
+        wide = w.value(f"zext {scalar_type(value.dtype)} {text} to i32")
+        bits = w.binary("shl", "i32", small_to_half(w, wide, value.dtype, DTYPES["bf16"]), 16)
+        results.append(w.value(f"bitcast i32 {bits} to float"))
+    return results
 
 
 def from_floats(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) -> Registers:
@@ -224,13 +224,13 @@ def _to_f8(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) -> Regi
     return Registers(dtype, *shape, tuple(nvvm.to_f8_pair(w, dtype.name, *pair) for pair in pairs))
 
 
-def from_elements(w: Writer, dtype: DType, shape: Shape, held: Sequence[str]) -> Registers:
+def from_elements(w: Writer, dtype: DType, shape: Shape, value: Sequence[str]) -> Registers:
     """A fragment from one operand an element, in the LLVM type of the dtype."""
     if not is_packed(dtype, shape[1]):
-        return Registers(dtype, *shape, tuple(held))
+        return Registers(dtype, *shape, tuple(value))
     type = scalar_type(dtype)
     packed: list[str] = []
-    for low, high in zip(held[::2], held[1::2], strict=True):
+    for low, high in zip(value[::2], value[1::2], strict=True):
         if dtype.bits == 4:
             wide = [w.value(f"zext i4 {x} to i32") for x in (low, high)]
             packed.append(w.binary("or", "i32", wide[0], w.binary("shl", "i32", wide[1], 16)))
@@ -264,18 +264,18 @@ def resized(w: Writer, text: str, source: DType, dtype: DType) -> str:
     return w.value(f"{kind} {old} {text} to {new}")
 
 
-def cut_columns(held: Registers, start: int, columns: int) -> Registers:
+def cut_columns(value: Registers, start: int, columns: int) -> Registers:
     """Columns [start, start + columns); both are multiples of what lanes hold at once."""
-    each = num_registers(held.dtype, held.rows, held.lanes.columns, held.lanes)
-    first, count = (n // held.lanes.columns * each for n in (start, columns))
-    if held.affine is not None:
-        affine = replace(held.affine, offsets=held.affine.offsets[first : first + count])
-        return Registers(held.dtype, held.rows, columns, held.lanes, affine=affine)
+    each = num_registers(value.dtype, value.rows, value.lanes.columns, value.lanes)
+    first, count = (n // value.lanes.columns * each for n in (start, columns))
+    if value.affine is not None:
+        affine = replace(value.affine, offsets=value.affine.offsets[first : first + count])
+        return Registers(value.dtype, value.rows, columns, value.lanes, affine=affine)
     own = slice(first, first + count)
-    texts, spread = held.texts[own], held.spread[own]
+    texts, spread = value.texts[own], value.spread[own]
     # Words are kept where the cut has whole ones.
-    wide, words = held.columns // max(1, len(held.words)), tuple[str, ...]()
-    if held.words and start % wide == 0 and columns % wide == 0:
-        words = held.words[start // wide : (start + columns) // wide]
-    cut = held.rows, columns, held.lanes
-    return Registers(held.dtype, *cut, texts, spread=spread, words=words)
+    wide, words = value.columns // max(1, len(value.words)), tuple[str, ...]()
+    if value.words and start % wide == 0 and columns % wide == 0:
+        words = value.words[start // wide : (start + columns) // wide]
+    cut = value.rows, columns, value.lanes
+    return Registers(value.dtype, *cut, texts, spread=spread, words=words)

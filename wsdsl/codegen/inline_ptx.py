@@ -26,7 +26,7 @@ class At:
         return f"[${operand}+{self.offset}]" if self.offset else f"[${operand}]"
 
     @property
-    def held(self) -> Operand:
+    def operand(self) -> Operand:
         return self.type, self.base
 
 
@@ -63,21 +63,21 @@ def predicate_operand(pred: str | None) -> list[Operand]:
 
 def store_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
     """1, 2 or 4 elements of `bits` bits; i32 registers, i16 for narrower elements."""
-    vector, held = vector_operands(1, len(texts))
-    ptx = f"st.shared{vector}.b{bits} {to.ptx(0)}, {held};"
-    w.asm(ptx, [to.held, *((TYPES[bits], x) for x in texts)])
+    vector, value = vector_operands(1, len(texts))
+    ptx = f"st.shared{vector}.b{bits} {to.ptx(0)}, {value};"
+    w.asm(ptx, [to.operand, *((TYPES[bits], x) for x in texts)])
 
 
 def load_shared(w: Writer, at: At, bits: int = 32) -> str:
     """As an i32, or an i16 if it is narrower. It keeps its place among waits and arrivals."""
-    return w.asm_value(f"ld.shared.b{bits} $0, {at.ptx(1)};", [at.held], TYPES[bits])
+    return w.asm_value(f"ld.shared.b{bits} $0, {at.ptx(1)};", [at.operand], TYPES[bits])
 
 
 def load_shared_words(w: Writer, at: At, count: int = 4) -> tuple[str, ...]:
     """1, 2 or 4 aligned elements of 32 bits."""
     vector, shown = vector_operands(0, count)
     ptx = f"ld.shared{vector}.b32 {shown}, {at.ptx(count)};"
-    return w.asm(ptx, [at.held], ["i32"] * count)
+    return w.asm(ptx, [at.operand], ["i32"] * count)
 
 
 def load_shared_pair(w: Writer, at: At, bits: int) -> tuple[str, ...]:
@@ -91,15 +91,15 @@ def store_remote(
     """One or four elements of 32 bits to the same place in another CTA of the cluster, counted on
     its barrier.
     """
-    vector, held = vector_operands(3, len(texts))
+    vector, value = vector_operands(3, len(texts))
     ptx = (
         "{\n.reg .b32 to, on;\n"
         "mapa.shared::cluster.u32 to, $0, $2;\n"
         "mapa.shared::cluster.u32 on, $1, $2;\n"
         f"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes{vector}.b32 "
-        f"[to+{at.offset}], {held}, [on+{barrier.offset}]; {comment}\n}}"
+        f"[to+{at.offset}], {value}, [on+{barrier.offset}]; {comment}\n}}"
     )
-    w.asm(ptx, [at.held, barrier.held, ("i32", cta), *(("i32", x) for x in texts)])
+    w.asm(ptx, [at.operand, barrier.operand, ("i32", cta), *(("i32", x) for x in texts)])
 
 
 ROW = ("", ".L2::128B")
@@ -129,8 +129,8 @@ def load_global_vector(
     writes them while the kernel runs; `row`: the elements that follow in memory are read soon.
     Where `first` holds, the first of two elements is loaded alone, or the lower half of one.
     """
-    (vector, held), kind = vector_operands(0, count), ".nc" * constant + ROW[row]
-    ptx = f"{predicate(pred, count + 1)}ld.global{kind}{vector}.b{bits} {held}, {at.ptx(count)};"
+    (vector, value), kind = vector_operands(0, count), ".nc" * constant + ROW[row]
+    ptx = f"{predicate(pred, count + 1)}ld.global{kind}{vector}.b{bits} {value}, {at.ptx(count)};"
     if pred is not None:
         ptx = "".join(f"mov.b{max(bits, 16)} ${i}, 0;\n" for i in range(count)) + ptx
     if first is not None:
@@ -138,16 +138,16 @@ def load_global_vector(
         # all around the kernel's loop.
         alone = f"b{bits}" if count > 1 else f"u{bits // 2}"
         ptx += f"\n@${count + 2} ld.global{kind}.{alone} $0, {at.ptx(count)};"
-    args = [at.held, *predicate_operand(pred), *predicate_operand(first)]
+    args = [at.operand, *predicate_operand(pred), *predicate_operand(first)]
     return w.asm(ptx, args, [TYPES[bits]] * count, early=True, pure=constant)
 
 
 def store_global(w: Writer, at: Global, bits: int, texts: Sequence[str], pred: str | None) -> None:
     """One element, or two or four aligned ones."""
     count = len(texts)
-    vector, held = vector_operands(1, count)
-    ptx = f"{predicate(pred, count + 1)}st.global{vector}.b{bits} {at.ptx(0)}, {held};"
-    w.asm(ptx, [at.held, *((TYPES[bits], x) for x in texts), *predicate_operand(pred)])
+    vector, value = vector_operands(1, count)
+    ptx = f"{predicate(pred, count + 1)}st.global{vector}.b{bits} {at.ptx(0)}, {value};"
+    w.asm(ptx, [at.operand, *((TYPES[bits], x) for x in texts), *predicate_operand(pred)])
 
 
 def add_global(
@@ -157,9 +157,9 @@ def add_global(
     PTX's, as in f32.
     """
     count = len(texts)
-    vector, held = vector_operands(1, count)
+    vector, value = vector_operands(1, count)
     rounding = ".noftz" if "f16" in kind else ""
     ptx = (
-        f"{predicate(pred, count + 1)}red.global.add{rounding}{vector}.{kind} {at.ptx(0)}, {held};"
+        f"{predicate(pred, count + 1)}red.global.add{rounding}{vector}.{kind} {at.ptx(0)}, {value};"
     )
-    w.asm(ptx, [at.held, *((TYPES[bits], x) for x in texts), *predicate_operand(pred)])
+    w.asm(ptx, [at.operand, *((TYPES[bits], x) for x in texts), *predicate_operand(pred)])

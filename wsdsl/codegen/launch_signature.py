@@ -44,11 +44,11 @@ def signature(kernel: Kernel) -> Signature:
     ]
     grid = kernel.of(ops.LaunchGrid)[-1] if kernel.of(ops.LaunchGrid) else ops.LaunchGrid(tiles=())
     # A 64-bit multiplication per row, next to the loads in flight, costs more than the row.
-    seldom = {op.tensor.name for op in kernel.of(ops.LoadGlobal) if op.only is not None}
+    rare = {op.tensor.name for op in kernel.of(ops.LoadGlobal) if op.only is not None}
     pointers: list[Argument] = []
     for name, tensor in direct.items():
         pointers.append(PointerArgument(name))
-        known = [_known(tensor, d) if name in seldom else None for d in range(len(tensor.dims))]
+        known = [_known(tensor, d) if name in rare else None for d in range(len(tensor.dims))]
         pointers += [StrideArgument(name, d, known[d]) for d in range(len(tensor.dims) - 1)]
     scalars = [
         ScalarArgument(p.name, p.type.dtype)
@@ -56,10 +56,10 @@ def signature(kernel: Kernel) -> Signature:
         if isinstance(p.type, Tile) and any(p in operands(op) for op in kernel.ops)
     ]
     widths = narrowing.widths if (narrowing := narrowing_of(kernel)) else 1
-    told = [NarrowingArgument()] if narrowing else []
+    narrow = [NarrowingArgument()] if narrowing else []
     return Signature(
         name=kernel.name,
-        arguments=(*maps, *pointers, *scalars, *(SizeArgument(d) for d in sizes), *told),
+        arguments=(*maps, *pointers, *scalars, *(SizeArgument(d) for d in sizes), *narrow),
         threads=sum(128 * op.num_warpgroups for op in kernel.of(Partition)),
         smem_bytes=max(ends, default=0),
         tiles=grid.tiles,
@@ -90,9 +90,9 @@ def _known(tensor: Tensor, dim: int) -> int | None:
 
 def access_of(kernel: Kernel) -> Access:
     """Read the accesses off a kernel, TILE or SCHEDULED."""
-    found = list(touches(kernel))
+    results = list(touches(kernel))
     alignment: dict[str, int] = {}
-    for op, touch in found:
+    for op, touch in results:
         if isinstance(op, ops.LoadGlobal | ops.StoreGlobal):
             needed = op.tensor.as_tensor.dtype.size(op.vector)
             if isinstance(op, ops.LoadGlobal) and may_be_words(op):
@@ -101,8 +101,8 @@ def access_of(kernel: Kernel) -> Access:
                 needed = TMA_ALIGN
             alignment[touch.tensor] = max(needed, alignment.get(touch.tensor, 1))
     return Access(
-        reads=frozenset(touch.tensor for _, touch in found if touch.reads or touch.adds),
-        writes=frozenset(touch.tensor for _, touch in found if touch.writes),
+        reads=frozenset(touch.tensor for _, touch in results if touch.reads or touch.adds),
+        writes=frozenset(touch.tensor for _, touch in results if touch.writes),
         mapped=frozenset(mapped_tensors(kernel).values()),
         alignment=alignment,
         whole=written_whole(kernel) if kernel.level == "tile" else {},

@@ -10,9 +10,9 @@ from wsdsl.codegen import nvvm
 from wsdsl.codegen.emission_context import Context, Threads
 from wsdsl.codegen.fragment_registers import from_floats
 from wsdsl.codegen.launch_signature import signature
-from wsdsl.codegen.ops.wgmma import made_before_fences
+from wsdsl.codegen.ops.wgmma import operands_before_fences
 from wsdsl.codegen.region import convert_region
-from wsdsl.codegen.value_registers import Held, Pointer, Scalar, Shape
+from wsdsl.codegen.value_registers import Pointer, Scalar, Shape, Storage
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.gc_pause import held_back
@@ -105,7 +105,7 @@ def _parameters(launch: s.Signature) -> str:
 
 
 def _context(w: Writer, kernel: Kernel, launch: s.Signature) -> Context:
-    held: dict[Value, Held] = {}
+    values: dict[Value, Storage] = {}
     lent = kernel.of(AllocateGlobal)
     names = {p.name: p for p in (*kernel.params, *(op.result for op in lent))}
     strides: dict[tuple[str, int], str] = {}
@@ -122,13 +122,13 @@ def _context(w: Writer, kernel: Kernel, launch: s.Signature) -> Context:
                 in_pairs = isinstance(kind, Tensor) and kind.dtype.bits == 4
                 maps.append(Pointer(f"%map.{len(maps)}", box, packed, in_pairs))
             case s.PointerArgument(tensor):
-                held[names[tensor]] = Pointer(f"%tensor.{tensor}")
+                values[names[tensor]] = Pointer(f"%tensor.{tensor}")
             case s.StrideArgument(tensor, dim, known):
                 strides[tensor, dim] = f"%stride.{tensor}.{dim}" if known is None else str(known)
             case s.SizeArgument(dim):
                 sizes.setdefault(dim, Scalar(f"%size.{dim}", I32, nonnegative=True))
             case s.ScalarArgument(name):
-                held[names[name]] = _scalar(w, argument)
+                values[names[name]] = _scalar(w, argument)
     # The grid has one dimension.
     zero = nvvm.special_register(w, "ctaid.z")
     return Context(
@@ -145,11 +145,11 @@ def _context(w: Writer, kernel: Kernel, launch: s.Signature) -> Context:
         never=w.compare("ne", zero, 0),
         zero=zero,
         apart=w.value(f"zext i32 {w.binary('and', 'i32', threads.lane, zero)} to i64"),
-        before_fences=made_before_fences(kernel),
+        before_fences=operands_before_fences(kernel),
         named=named,
         zeroed=zeroed,
-        made=kernel.definers,
-        held=held,
+        definers=kernel.definers,
+        values=values,
     )
 
 

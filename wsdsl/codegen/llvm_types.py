@@ -41,8 +41,8 @@ def num_elements(rows: int, columns: int, lanes: t.Lanes = t.ACCUMULATOR) -> int
 
 
 def num_registers(dtype: t.DType, rows: int, columns: int, lanes: t.Lanes = t.ACCUMULATOR) -> int:
-    held = num_elements(rows, columns, lanes)
-    return held // 2 if is_packed(dtype, columns) else held
+    value = num_elements(rows, columns, lanes)
+    return value // 2 if is_packed(dtype, columns) else value
 
 
 def in_words(dtype: t.DType, shape: Shape) -> bool:

@@ -45,8 +45,8 @@ def fence_async_proxy(w: Writer, everywhere: bool = False) -> None:
 def to_half_pair(w: Writer, dtype: str, low: str, high: str) -> str:
     """Two floats, rounded to nearest even to bf16 or f16, packed in an i32."""
     type = "<2 x bfloat>" if dtype == "bf16" else "<2 x half>"
-    made = w.call(f"llvm.nvvm.ff2{dtype}x2.rn", type, [("float", high), ("float", low)])
-    return w.value(f"bitcast {type} {made} to i32")
+    result = w.call(f"llvm.nvvm.ff2{dtype}x2.rn", type, [("float", high), ("float", low)])
+    return w.value(f"bitcast {type} {result} to i32")
 
 
 F8_NAMES = {"f8e4m3": "e4m3x2", "f8e5m2": "e5m2x2"}
@@ -60,8 +60,8 @@ def to_f8_pair(w: Writer, dtype: str, low: str, high: str) -> str:
 
 def from_f8_pair(w: Writer, dtype: str, pair: str) -> tuple[str, str]:
     """The two elements of an i16 as f32."""
-    made = w.call(f"llvm.nvvm.{F8_NAMES[dtype]}.to.f16x2.rn", "<2 x half>", [("i16", pair)])
-    halves = [w.value(f"extractelement <2 x half> {made}, i32 {i}") for i in (0, 1)]
+    result = w.call(f"llvm.nvvm.{F8_NAMES[dtype]}.to.f16x2.rn", "<2 x half>", [("i16", pair)])
+    halves = [w.value(f"extractelement <2 x half> {result}, i32 {i}") for i in (0, 1)]
     low, high = (w.value(f"fpext half {x} to float") for x in halves)
     return low, high
 

@@ -78,8 +78,8 @@ def disassemble(cubin: bytes) -> str:
 
 def read_resources(log: str, version: str) -> Resources:
     def number(pattern: str) -> int:
-        found = re.search(pattern, log)
-        return int(found[1]) if found else 0
+        result = re.search(pattern, log)
+        return int(result[1]) if result else 0
 
     return Resources(
         registers=number(r"Used (\d+) registers"),

@@ -101,13 +101,13 @@ def _reason(text: str) -> str:
 
 
 def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
-    held = assembled.resources
-    spilled = max(held.spill_store_bytes, held.spill_load_bytes)
-    if not (spilled or held.stack_bytes):
+    value = assembled.resources
+    spilled = max(value.spill_store_bytes, value.spill_load_bytes)
+    if not (spilled or value.stack_bytes):
         return
     what = f"{spilled} bytes of registers spill"
     if not spilled:
-        what = f"{held.stack_bytes} bytes of stack go"
+        what = f"{value.stack_bytes} bytes of stack go"
     op = _largest_product(kernel)
     shares = [f"{op.registers} in {op.role}" for op in kernel.of(Partition) if op.registers]
     budget = ", ".join(shares) or "no limit by role"
@@ -141,10 +141,10 @@ def _loc(op: Op | None, kernel: Kernel) -> Loc | None:
 
 def _op_at(kernel: Kernel, ptx: str, text: str) -> Op | None:
     """The product whose text in the PTX the remark's line lies in, or follows."""
-    found = re.search(r"line (\d+)", text)
-    if found is None:
+    result = re.search(r"line (\d+)", text)
+    if result is None:
         return None
-    before = ptx.splitlines()[: int(found[1])]
+    before = ptx.splitlines()[: int(result[1])]
     names = [m[1] for line in before if (m := re.match(r"\s*// (\S+) = wgmma$", line))]
     products = {op.result.name: op for op in kernel.of(Wgmma)}
     return products.get(names[-1]) if names else None

@@ -73,7 +73,7 @@ class Nibbles:
 
 
 @record
-class Anew:
+class Reconversion:
     """bf16 values of the `times`-th conversion: neither LLVM nor ptxas sees that it equals the
     earlier ones, since they cannot fold `zero`, which is 0.
     """
@@ -105,7 +105,7 @@ class Registers:
     """
     raised: Raised | None = None
     nibbles: Nibbles | None = None
-    anew: Anew | None = None
+    reconversion: Reconversion | None = None
 
     @property
     def shape(self) -> Shape:
@@ -169,16 +169,16 @@ class Pointer:
     """Whether TMA takes two elements for one, of a byte."""
 
 
-Held = Scalar | Registers | StateAt | SharedAt | ColumnsAt | Descriptor | Pointer
+Storage = Scalar | Registers | StateAt | SharedAt | ColumnsAt | Descriptor | Pointer
 
 
-def nonnegative(held: Held) -> bool:
-    match held:
+def nonnegative(value: Storage) -> bool:
+    match value:
         case Scalar():
-            return held.nonnegative or held.dtype.kind == "uint"
+            return value.nonnegative or value.dtype.kind == "uint"
         case Registers(affine=Affine() as affine):
             return affine.nonnegative
         case Registers():
-            return held.dtype.kind == "uint"
+            return value.dtype.kind == "uint"
         case _:
             return False

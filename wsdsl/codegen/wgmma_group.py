@@ -28,14 +28,14 @@ class Group:
     sums: list[Registers] = field(default_factory=list[Registers])
     results: dict[Value, int] = field(default_factory=dict[Value, int])
 
-    def registers(self, acc: Value, held: Registers | None, result: Value) -> list[str]:
-        """The operands of an accumulator that is a value of LLVM; `held` are its registers, if no
+    def registers(self, acc: Value, value: Registers | None, result: Value) -> list[str]:
+        """The operands of an accumulator that is a value of LLVM; `value` are its registers, if no
         wgmma of the group has used it.
         """
         if acc not in self.results:
-            assert held is not None
+            assert value is not None
             self.results[acc] = len(self.sums)
-            self.sums.append(held)
+            self.sums.append(value)
         place = self.results[result] = self.results[acc]
         before = sum(len(one.texts) for one in self.sums[:place])
         return [f"${before + i}" for i in range(len(self.sums[place].texts))]
@@ -52,8 +52,8 @@ class Group:
         lows = list[int]()
         for product in self.products:
             lows.append(low)
-            _, held = product.ptx(low)
-            low, args = low + len(held), args + held
+            _, value = product.ptx(low)
+            low, args = low + len(value), args + value
         ptx = self._arms(f"${low}", lows)
         given = [*args, ("i32", self.narrower)]
         texts = iter(w.asm(ptx, given, [type] * len(before), tied=tied))
@@ -66,8 +66,8 @@ class Group:
         by, tests, lines = self.by, count(1), [f".reg .pred p<{len(self.by)}>;"]
 
         def arm(columns: int) -> list[str]:
-            held = zip(self.products, lows, strict=True)
-            return [product.ptx(low, columns)[0] for product, low in held]
+            value = zip(self.products, lows, strict=True)
+            return [product.ptx(low, columns)[0] for product, low in value]
 
         def choose(first: int, last: int) -> None:
             """The arms from `first` on, up to `last`."""

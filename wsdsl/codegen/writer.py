@@ -55,10 +55,10 @@ class Writer:
         self.lines.append(f"  {text}")
 
     def value(self, text: str) -> str:
-        made = f"%{self.values}"
+        result = f"%{self.values}"
         self.values += 1
-        self.lines.append(f"  {made} = {text}")
-        return made
+        self.lines.append(f"  {result} = {text}")
+        return result
 
     def begin(self, label: str) -> None:
         self.lines.append(f"{label}:")
@@ -110,9 +110,9 @@ class Writer:
         All but pure text is volatile, and orders memory accesses around it. Every call is
         convergent: LLVM must not copy it to, or move it under, other conditions.
         """
-        held = ["=&" + LETTERS[t] if early else "=" + LETTERS[t] for t in results]
-        held += [str(i) for i in tied] + [LETTERS[t] for t, _ in args[len(tied) :]]
-        constraints = ",".join(held if pure else [*held, "~{memory}"])
+        values = ["=&" + LETTERS[t] if early else "=" + LETTERS[t] for t in results]
+        values += [str(i) for i in tied] + [LETTERS[t] for t, _ in args[len(tied) :]]
+        constraints = ",".join(values if pure else [*values, "~{memory}"])
         # By name: LLVM spends long on reading, at each `extractvalue`, what an accumulator is.
         result = results[0] if results else "void"
         if len(results) > 1:
@@ -125,12 +125,12 @@ class Writer:
         if not results:
             self.line(text)
             return ()
-        made = self.value(text)
+        value = self.value(text)
         if len(results) == 1:
-            return (made,)
+            return (value,)
         first, self.values = self.values, self.values + len(results)
         names = tuple([f"%{first + i}" for i in range(len(results))])
-        self.lines += [f"  {x} = extractvalue {result} {made}, {i}" for i, x in enumerate(names)]
+        self.lines += [f"  {x} = extractvalue {result} {value}, {i}" for i, x in enumerate(names)]
         return names
 
     def asm_value(

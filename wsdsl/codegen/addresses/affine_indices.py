@@ -12,6 +12,8 @@ from wsdsl.codegen.fragment_registers import from_elements, multiple_of, source_
 from wsdsl.codegen.llvm_types import num_elements
 from wsdsl.codegen.value_registers import Affine, Held, Registers, Scalar, Shape, nonnegative
 from wsdsl.ir.hardware.gmem_limits import MAX_SIZE
+from wsdsl.codegen.value_registers import Affine, Registers, Scalar, Shape, Storage, nonnegative
+from wsdsl.ir.hardware.gmem import MAX_SIZE
 from wsdsl.ir.ops import Map
 from wsdsl.ir.types import ACCUMULATOR, DTYPES
 
@@ -22,20 +24,20 @@ def index_comparison(c: Context, op: Map, shape: Shape) -> Registers | None:
     """
     if op.fn != "lt" or shape.lanes == ACCUMULATOR or shape.rows == shape.columns == 1:
         return None
-    a, b = (c.held[x] for x in op.args)
+    a, b = (c.values[x] for x in op.args)
     if not isinstance(a, Registers) or a.affine is None or not isinstance(b, Scalar):
         return None
     if a.shape != shape:
         return None
     unit = math.gcd(a.affine.unit, multiple_of(b)) or 1
-    left, made = c.w.binary("sub", "i32", b.text, a.affine.base), dict[int, str]()
+    left, cache = c.w.binary("sub", "i32", b.text, a.affine.base), dict[int, str]()
     if type(b.known) is int and (most := a.affine.most) is not None:
         sure = (x for x in a.affine.offsets if most + x // unit * unit < b.known)
-        made = {offset // unit: "true" for offset in sure}
+        cache = {offset // unit: "true" for offset in sure}
     for offset in a.affine.offsets:
-        if offset // unit not in made:
-            made[offset // unit] = c.w.compare("sgt", left, offset // unit * unit)
-    texts = [made[offset // unit] for offset in a.affine.offsets]
+        if offset // unit not in cache:
+            cache[offset // unit] = c.w.compare("sgt", left, offset // unit * unit)
+    texts = [cache[offset // unit] for offset in a.affine.offsets]
     return from_elements(c.w, DTYPES["bool"], shape, texts)
 
 
@@ -45,7 +47,7 @@ def affine_map(c: Context, op: Map, shape: Shape) -> Registers | None:
     """
     if len(op.args) != 2 or shape.rows == shape.columns == 1:
         return None
-    a, b = (c.held[x] for x in op.args)
+    a, b = (c.values[x] for x in op.args)
     if op.fn in ("floordiv", "mod"):
         return _divided(c, op, a, b, shape)
     if op.fn not in ("add", "sub", "mul"):
@@ -87,16 +89,16 @@ def affine_map(c: Context, op: Map, shape: Shape) -> Registers | None:
     return Registers(a.dtype, *shape, affine=affine)
 
 
-def _divided(c: Context, op: Map, a: Held, b: Held, shape: Shape) -> Registers | None:
+def _divided(c: Context, op: Map, a: Storage, b: Storage, shape: Shape) -> Registers | None:
     if not (isinstance(a, Registers) and a.affine is not None and isinstance(b, Scalar)):
         return None
     affine, number = a.affine, b.known
     if affine.lanes is None or type(number) is not int or shape != a.shape or op.wraps:
         return None
-    found = divided(op.fn, number, affine.lanes, affine.offsets)
-    if found is None:
+    result = divided(op.fn, number, affine.lanes, affine.offsets)
+    if result is None:
         return None
-    lanes, offsets = found
+    lanes, offsets = result
     first = c.w.add(affine.base, affine.offsets[0])
     base = integer_binary(c.w, op, a.dtype, [a, b], nonnegative(a) and nonnegative(b))(
         first, b.text

@@ -20,11 +20,11 @@ from wsdsl.ir.types import THREADS, DType, Value
 
 
 def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Registers:
-    found: list[str] = []
+    results: list[str] = []
     for at, pred in _blocks(c, op.tensor, op.index, shape):
         texts = inline_ptx.load_global_vector(c.w, at, 32, 4, pred)
-        found += [from_bits(c.w, text, dtype) for text in texts]
-    return from_elements(c.w, dtype, shape, found)
+        results += [from_bits(c.w, text, dtype) for text in texts]
+    return from_elements(c.w, dtype, shape, results)
 
 
 def store_blocks(c: Context, op: StoreGlobal, value: Registers) -> None:

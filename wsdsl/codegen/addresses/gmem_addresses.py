@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, resized, source_element
 from wsdsl.codegen.inline_ptx import Global
-from wsdsl.codegen.value_registers import Affine, Held, Registers, Scalar, Shape, nonnegative
+from wsdsl.codegen.value_registers import Affine, Registers, Scalar, Shape, Storage, nonnegative
 from wsdsl.ir.types import DTYPES, I32, Value
 
 Key = tuple[int, str, int]
-ASKED = -1
-"""In a key: no dimension, but what is asked for."""
+ONLY = -1
+"""In a key: the mask `only`, not a dimension."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Entry:
     """One dimension's index."""
 
     dim: int
-    held: Registers
+    registers: Registers
     known: int | None
     sure: bool
     """Known not to be negative."""
@@ -33,41 +33,41 @@ class Entry:
     @property
     def order(self) -> int:
         """Scalars first, then rows, then columns, then what depends on both."""
-        return 2 * (self.held.columns > 1) + (self.held.rows > 1)
+        return 2 * (self.registers.columns > 1) + (self.registers.rows > 1)
 
     @property
     def is_unsigned(self) -> bool:
-        return self.sure or self.held.dtype.kind == "uint"
+        return self.sure or self.registers.dtype.kind == "uint"
 
     def is_below(self, size: int, source: int) -> bool:
         """Whether an element surely is of a dimension of this size."""
         if self.known is not None:
             return 0 <= self.known < size
-        affine = self.held.affine
+        affine = self.registers.affine
         if affine is None or affine.most is None:
             return False
         return self.sure and affine.most + affine.offsets[source] < size
 
 
-def _entry(dim: int, held: Held) -> Entry:
-    if isinstance(held, Scalar):
-        known = held.known if isinstance(held.known, int) else None
-        registers = Registers(held.dtype, *Shape(1, 1), (held.text,))
-        return Entry(dim, registers, known, nonnegative(held))
-    assert isinstance(held, Registers)
-    return Entry(dim, held, None, nonnegative(held))
+def _entry(dim: int, value: Storage) -> Entry:
+    if isinstance(value, Scalar):
+        known = value.known if isinstance(value.known, int) else None
+        registers = Registers(value.dtype, *Shape(1, 1), (value.text,))
+        return Entry(dim, registers, known, nonnegative(value))
+    assert isinstance(value, Registers)
+    return Entry(dim, value, None, nonnegative(value))
 
 
-def wide(c: Context, held: Held) -> Held:
+def wide(c: Context, value: Storage) -> Storage:
     """An index of fewer bits in 32 of them, with which sizes are compared."""
-    if not isinstance(held, Registers | Scalar) or held.dtype.bits == 32:
-        return held
-    if isinstance(held, Scalar):
-        text = resized(c.w, held.text, held.dtype, I32)
-        return Scalar(text, I32, held.known, nonnegative(held))
-    dtype = DTYPES["u32"] if nonnegative(held) else I32
-    texts = [resized(c.w, text, held.dtype, I32) for text in elements(c.w, held)]
-    return Registers(dtype, *held.shape, tuple(texts))
+    if not isinstance(value, Registers | Scalar) or value.dtype.bits == 32:
+        return value
+    if isinstance(value, Scalar):
+        text = resized(c.w, value.text, value.dtype, I32)
+        return Scalar(text, I32, value.known, nonnegative(value))
+    dtype = DTYPES["u32"] if nonnegative(value) else I32
+    texts = [resized(c.w, text, value.dtype, I32) for text in elements(c.w, value)]
+    return Registers(dtype, *value.shape, tuple(texts))
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Addresses:
     index: tuple[Value, ...]
     shape: Shape
     only: Value | None = None
-    """Bools: which elements are asked for."""
+    """Bools: the elements that are loaded."""
     is_ahead: bool = False
     """Whether what lies there is loaded before it is wanted, and may be the same in all lanes."""
     pointers: dict[tuple[Key, ...], str] = field(default_factory=dict[tuple[Key, ...], str])
@@ -93,7 +93,7 @@ class Addresses:
     def __post_init__(self) -> None:
         self.kind = self.tensor.as_tensor
         self.in_pairs = self.kind.dtype.bits == 4
-        entries = [_entry(d, wide(self.c, self.c.held[v])) for d, v in enumerate(self.index)]
+        entries = [_entry(d, wide(self.c, self.c.values[v])) for d, v in enumerate(self.index)]
         self.entries = sorted(entries, key=lambda e: e.order)
 
     @property
@@ -103,7 +103,7 @@ class Addresses:
     @property
     def last(self) -> Affine | None:
         """The index along the last dimension."""
-        return self._entry(self.last_dim).held.affine
+        return self._entry(self.last_dim).registers.affine
 
     @property
     def is_aligned(self) -> bool:
@@ -117,11 +117,11 @@ class Addresses:
 
     def source(self, dim: int, element: int) -> int:
         """Which element of the dimension's index serves this one: the first of those alike."""
-        held = self._entry(dim).held
-        return self._first_alike(held, source_element(element, self.shape, held.shape))
+        value = self._entry(dim).registers
+        return self._first_equal(value, source_element(element, self.shape, value.shape))
 
-    def _first_alike(self, held: Registers, source: int) -> int:
-        each = held.texts if held.affine is None else held.affine.offsets
+    def _first_equal(self, value: Registers, source: int) -> int:
+        each = value.texts if value.affine is None else value.affine.offsets
         return each.index(each[source])
 
     def at(self, element: int) -> Global:
@@ -132,11 +132,11 @@ class Addresses:
         last = self.last_dim
         for entry in self.entries:
             source = self.source(entry.dim, element)
-            if entry.held.affine is None:
+            if entry.registers.affine is None:
                 if entry.known != 0:
                     own.append((entry.dim, "element", source))
                 continue
-            offset = entry.held.affine.offsets[source]
+            offset = entry.registers.affine.offsets[source]
             if self.in_pairs and entry.dim == last and offset % 2:
                 own.append((entry.dim, "element", source))
                 continue
@@ -172,24 +172,24 @@ class Addresses:
         entry = self._entry(dim)
         last = dim == self.last_dim
         if what == "offset":
-            made = w.binary("mul", "i64", self.c.strides[self.tensor.name, dim], number)
+            result = w.binary("mul", "i64", self.c.strides[self.tensor.name, dim], number)
         else:
             if what == "base":
-                assert entry.held.affine is not None
-                text = entry.held.affine.base
+                assert entry.registers.affine is not None
+                text = entry.registers.affine.base
             else:
                 text = self._index(entry, number)
             widen = "zext" if entry.is_unsigned else "sext"
-            made = w.value(f"{widen} i32 {text} to i64")
+            result = w.value(f"{widen} i32 {text} to i64")
             if not last:
-                made = self._lines(text, made, dim)
+                result = self._lines(text, result, dim)
             if self.is_ahead and entry.order:
-                made = w.binary("add", "i64", made, self.c.apart)
+                result = w.binary("add", "i64", result, self.c.apart)
         if self.in_pairs:
             # Rows begin with a byte, so that nothing is lost but half of a last index.
-            made = w.binary("ashr", "i64", made, 1)
-        self.once[key] = made
-        return made
+            result = w.binary("ashr", "i64", result, 1)
+        self.once[key] = result
+        return result
 
     def _lines(self, index: str, wide: str, dim: int) -> str:
         """The offset of a line, in elements. ptxas merges a shift with the 64-bit addition into a
@@ -208,18 +208,18 @@ class Addresses:
         return w.asm_value(ptx, [("i32", index)], "i64", pure=True)
 
     def _index(self, entry: Entry, source: int) -> str:
-        if entry.held.affine is None:
-            return entry.held.texts[source]
-        return self.c.w.add(entry.held.affine.base, entry.held.affine.offsets[source])
+        if entry.registers.affine is None:
+            return entry.registers.texts[source]
+        return self.c.w.add(entry.registers.affine.base, entry.registers.affine.offsets[source])
 
     def is_high(self, element: int) -> str:
         """i32: whether the element is the upper half of its byte."""
         entry = self._entry(self.last_dim)
-        source = source_element(element, self.shape, entry.held.shape)
+        source = source_element(element, self.shape, entry.registers.shape)
         return self.c.w.binary("and", "i32", self._index(entry, source), 1)
 
     def condition(self, element: int) -> str | None:
-        """i1: the element lies in the tensor, and is asked for. None: surely."""
+        """i1: the element is in the tensor, and `only` holds for it. None: always true."""
         keys: list[Key] = []
         for entry in self.entries:
             size = self.c.size(self.kind.dims[entry.dim]).known
@@ -227,9 +227,9 @@ class Addresses:
             if not (isinstance(size, int) and entry.is_below(size, source)):
                 keys.append((entry.dim, "bound", source))
         if self.only is not None:
-            asked = self.c.registers(self.only)
-            source = source_element(element, self.shape, asked.shape)
-            keys.append((ASKED, "bound", self._first_alike(asked, source)))
+            mask = self.c.registers(self.only)
+            source = source_element(element, self.shape, mask.shape)
+            keys.append((ONLY, "bound", self._first_equal(mask, source)))
         return self._condition(tuple(keys))
 
     def _condition(self, keys: tuple[Key, ...]) -> str | None:
@@ -248,23 +248,23 @@ class Addresses:
             return self.once[key]
         w = self.c.w
         dim, _, source = key
-        if dim == ASKED and self.only is not None:
+        if dim == ONLY and self.only is not None:
             return self.c.registers(self.only).texts[source]
         entry = self._entry(dim)
         size = self.c.size(self.kind.dims[dim]).text
-        affine: Affine | None = entry.held.affine
+        affine: Affine | None = entry.registers.affine
         if affine is not None:
             # Each element is compared with a constant, and no index takes a register.
             offset = affine.offsets[source]
-            made = w.compare("sgt", self._less_base(dim, "limit", size, affine), offset)
+            result = w.compare("sgt", self._less_base(dim, "limit", size, affine), offset)
             if not entry.sure:
                 above = w.compare("sle", self._less_base(dim, "start", "0", affine), offset)
-                made = w.binary("and", "i1", made, above)
+                result = w.binary("and", "i1", result, above)
         else:
             # Unsigned, so that what is negative is too large.
-            made = w.compare("ult", entry.held.texts[source], size)
-        self.once[key] = made
-        return made
+            result = w.compare("ult", entry.registers.texts[source], size)
+        self.once[key] = result
+        return result
 
     def _less_base(self, dim: int, name: str, number: str, affine: Affine) -> str:
         """`number` less the base, computed once."""

@@ -22,8 +22,8 @@ def placed(op: ops.AllocateMbarriers | ops.AllocateShared | Tcgen05Alloc) -> int
 
 def item_at(c: Context, shared: Value, state: Value) -> At:
     """The barrier, or the item of a tile, that `state` is at."""
-    held = c.shared(shared)
-    return At(c.item(held, c.state(state).stage), held.offset)
+    value = c.shared(shared)
+    return At(c.item(value, c.state(state).stage), value.offset)
 
 
 SWIZZLE_BITS = {"128B": 0x70, "64B": 0x30, "32B": 0x10, "none": 0}

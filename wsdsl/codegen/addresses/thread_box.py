@@ -39,10 +39,10 @@ class TensorBox:
         if not wide:
             copy(last)
             return
-        end, alike = w.name("copied"), self._alike()
+        end, alignment = w.name("copied"), self._alignment()
         for bytes in wide:
             fast, slower = w.name("copy"), w.name("copy_narrower")
-            masked = w.binary("and", "i64", alike, bytes - 1)
+            masked = w.binary("and", "i64", alignment, bytes - 1)
             w.branch(w.compare("eq", masked, 0, "i64"), fast, slower)
             w.begin(fast)
             copy(bytes)
@@ -52,18 +52,18 @@ class TensorBox:
         w.jump(end)
         w.begin(end)
 
-    def _alike(self) -> str:
+    def _alignment(self) -> str:
         """Where lines begin and end, in bytes, all in one: its lowest bits are 0 where all are
         aligned.
         """
         c, w, last = self.c, self.c.w, len(self.coordinates) - 1
-        found = w.value(f"ptrtoint ptr addrspace(1) {c.pointer(self.tensor).text} to i64")
+        result = w.value(f"ptrtoint ptr addrspace(1) {c.pointer(self.tensor).text} to i64")
         counts = [c.strides[self.tensor.name, dim] for dim in range(last)]
         ends = self.coordinates[-1], self.size(last)
         counts += [w.value(f"sext i32 {text} to i64") for text in ends]
         for text in counts:
-            found = w.binary("or", "i64", found, w.binary("mul", "i64", text, self.dtype.bytes))
-        return found
+            result = w.binary("or", "i64", result, w.binary("mul", "i64", text, self.dtype.bytes))
+        return result
 
     def at(self, line: str, column: str) -> tuple[str, str, str | None]:
         """The address of an element of a line, how many elements there are from there to the end of

@@ -32,7 +32,7 @@ def load_vectors(
     if some is None:
         return from_words(w, dtype, shape, words)
     before = w.block
-    with seldom(w, some) as after:
+    with rare_block(w, some) as after:
         each: list[str] = []
         for e in range(num_elements(*shape)):
             at, pred = addresses.at(e), addresses.condition(e)
@@ -49,7 +49,7 @@ def load_vectors(
 
 
 @contextmanager
-def seldom(w: Writer, cond: str) -> Generator[str]:
+def rare_block(w: Writer, cond: str) -> Generator[str]:
     """Emit a block for the unlikely case that `cond` holds; yields the label after it."""
     inside, after = w.name("part"), w.name("after")
     w.branch(w.binary("xor", "i1", cond, "true"), after, inside, likely=True)
@@ -64,15 +64,15 @@ def partial_vectors(c: Context, addresses: Addresses, shape: Shape, vector: int)
     w, size = c.w, c.size(addresses.kind.dims[-1]).known
     if isinstance(size, int) and size % vector == 0:
         return None
-    found: dict[str, None] = {}
+    results: dict[str, None] = {}
     for e in range(0, num_elements(*shape), vector):
         first, last = addresses.condition(e), addresses.condition(e + vector - 1)
         if first is not None and last is not None:
-            found[w.binary("and", "i1", first, w.binary("xor", "i1", last, "true"))] = None
-    made: str | None = None
-    for one in found:
-        made = one if made is None else w.binary("or", "i1", made, one)
-    return made
+            results[w.binary("and", "i1", first, w.binary("xor", "i1", last, "true"))] = None
+    result: str | None = None
+    for one in results:
+        result = one if result is None else w.binary("or", "i1", result, one)
+    return result
 
 
 def from_words(w: Writer, dtype: DType, shape: Shape, words: list[str]) -> Registers:

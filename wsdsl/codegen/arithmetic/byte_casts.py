@@ -28,20 +28,20 @@ def bytes_to_half(w: Writer, x: Registers, dtype: DType) -> Registers | None:
         return None
     if dtype.name not in ("bf16", "f16") or (x.dtype.name == "f8e8m0" and dtype.name == "f16"):
         return None
-    made: list[str] = []
+    results: list[str] = []
     if x.dtype.bits == 4 and not small:
         raised = _raised(w, x, dtype)
         name, offset = f"sub.rn.{dtype.name}x2", str(raised.offset)
-        made = [arithmetic(w, name, text, offset) for text in raised.texts]
-        return Registers(dtype, *x.shape, tuple(made), raised=raised)
+        results = [arithmetic(w, name, text, offset) for text in raised.texts]
+        return Registers(dtype, *x.shape, tuple(results), raised=raised)
     for pair in halves_of(w, x):
         if small:
-            made.append(small_to_half(w, pair, x.dtype, dtype))
+            results.append(small_to_half(w, pair, x.dtype, dtype))
         elif x.dtype.bits == 8 and dtype.name == "bf16":
-            made.append(_byte_to_bf16(w, pair, x.dtype.kind == "int"))
+            results.append(_byte_to_bf16(w, pair, x.dtype.kind == "int"))
         else:
-            made.append(_byte_to_f16(w, pair, x.dtype.kind == "int"))
-    return Registers(dtype, *x.shape, tuple(made))
+            results.append(_byte_to_f16(w, pair, x.dtype.kind == "int"))
+    return Registers(dtype, *x.shape, tuple(results))
 
 
 def halves_of(w: Writer, x: Registers) -> tuple[str, ...]:
@@ -60,8 +60,8 @@ def _raised(w: Writer, x: Registers, target: DType) -> Raised:
 
 def _byte_to_f16(w: Writer, pair: str, signed: bool) -> str:
     offset = twice(IN_F16 + 128 * signed)
-    held = lop3(w, pair, twice(0xFF), offset, AND_XOR if signed else AND_OR)
-    return arithmetic(w, "sub.rn.f16x2", held, str(offset))
+    value = lop3(w, pair, twice(0xFF), offset, AND_XOR if signed else AND_OR)
+    return arithmetic(w, "sub.rn.f16x2", value, str(offset))
 
 
 def _byte_to_bf16(w: Writer, pair: str, signed: bool) -> str:

@@ -17,7 +17,7 @@ from wsdsl.codegen.arithmetic.bits import AND_OR, gathered, lop3, twice
 from wsdsl.codegen.arithmetic.byte_casts import halves_of
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.llvm_types import is_packed, num_elements
-from wsdsl.codegen.value_registers import Held, Nibbles, Registers, Scalar, Shape
+from wsdsl.codegen.value_registers import Nibbles, Registers, Scalar, Shape, Storage
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.ops import BYTE_OF_WORDS, Map
 from wsdsl.ir.types import DTYPES, DType
@@ -56,7 +56,7 @@ def _in_words(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | No
     """Bitwise operations on words of bytes, with constants or other words; no bit crosses bytes."""
     if dtype.name != "u8":
         return None
-    first, second = (c.held[a] for a in op.args)
+    first, second = (c.values[a] for a in op.args)
     if op.fn in BITWISE and isinstance(first, Scalar):
         first, second = second, first
     if (moved := _of_moved_nibbles(c.w, op.fn, first, second, shape)) is not None:
@@ -74,8 +74,8 @@ def _in_words(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | No
         return None
     kept = (0xFF << number if op.fn == "shl" else 0xFF >> number) & 0xFF
     moved = (c.w.binary(SHIFTS[op.fn], "i32", word, number) for word in words)
-    made = [c.w.binary("and", "i32", word, kept * EACH_BYTE) for word in moved]
-    return of_words(c.w, U8, made, shape)
+    results = [c.w.binary("and", "i32", word, kept * EACH_BYTE) for word in moved]
+    return of_words(c.w, U8, results, shape)
 
 
 def _either(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
@@ -86,19 +86,19 @@ def _either(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None
         return None
     rows = (cond.texts[fragment_registers.source_element(2 * i, shape, cond.shape)] for i in (0, 1))
     low, high = rows
-    made: list[str] = []
+    results: list[str] = []
     for a, b in zip(*words, strict=True):
         whole = c.w.select(low, "i32", a, b)
         if low != high:
             whole = _permuted(c.w, whole, c.w.select(high, "i32", a, b), ALTERNATING)
-        made.append(whole)
-    return of_words(c.w, dtype, made, shape)
+        results.append(whole)
+    return of_words(c.w, dtype, results, shape)
 
 
-def _words_of(held: Held, shape: Shape) -> tuple[str, ...]:
+def _words_of(value: Storage, shape: Shape) -> tuple[str, ...]:
     """None, if the bytes of that shape did not come in any."""
-    if isinstance(held, Registers) and held.dtype.name == "u8" and held.shape == shape:
-        return held.words
+    if isinstance(value, Registers) and value.dtype.name == "u8" and value.shape == shape:
+        return value.words
     return ()
 
 
@@ -124,25 +124,27 @@ def bytes_of_nibbles(w: Writer, x: Registers) -> Registers | None:
 
 
 def _of_nibbles(w: Writer, nibbles: Nibbles, shape: Shape) -> Registers:
-    made: list[str] = []
+    results: list[str] = []
     for word in nibbles.words:
         low, high = (_moved(w, word, by) for by in (nibbles.shift, nibbles.shift - 4))
         parts = (_permuted(w, low, high, order) for order in (EVEN, ODD))
-        made += (w.binary("and", "i32", x, nibbles.kept * EACH_BYTE) for x in parts)
-    return replace(of_words(w, U8, made, shape), nibbles=nibbles)
+        results += (w.binary("and", "i32", x, nibbles.kept * EACH_BYTE) for x in parts)
+    return replace(of_words(w, U8, results, shape), nibbles=nibbles)
 
 
 def _moved(w: Writer, word: str, by: int) -> str:
     return word if by == 0 else w.binary("shl" if by > 0 else "lshr", "i32", word, abs(by))
 
 
-def _of_moved_nibbles(w: Writer, fn: str, held: Held, by: Held, shape: Shape) -> Registers | None:
+def _of_moved_nibbles(
+    w: Writer, fn: str, value: Storage, by: Storage, shape: Shape
+) -> Registers | None:
     """A mask or a shift of bytes that were nibbles: made anew of these."""
-    if not (isinstance(held, Registers) and held.nibbles and held.shape == shape):
+    if not (isinstance(value, Registers) and value.nibbles and value.shape == shape):
         return None
     if not (isinstance(by, Scalar) and isinstance(by.known, int)):
         return None
-    old, number = held.nibbles, by.known
+    old, number = value.nibbles, by.known
     if fn == "and":
         return _of_nibbles(w, replace(old, kept=old.kept & number), shape)
     if fn == "shl" and 0 <= number < 8:
@@ -154,15 +156,15 @@ def _of_moved_nibbles(w: Writer, fn: str, held: Held, by: Held, shape: Shape) ->
 def _byte_of(w: Writer, index: Registers, table: list[str]) -> Registers:
     if not is_packed(index.dtype, index.columns) or len(index.texts) % 4:
         return _one_by_one(w, index, table)
-    made: list[str] = []
+    results: list[str] = []
     for word in _words(w, index):
         low, choice = w.binary("and", "i32", word, THREE_BITS), ""
         if len(table) > 2:
             choice = lop3(w, w.binary("lshr", "i32", word, 1), FOURTH, IN_ORDER, AND_OR)
         for order in TWO_BYTES:
             own = _permuted(w, choice, choice, order) if choice else ""
-            made.append(_four(w, table, _permuted(w, low, low, order), own))
-    return of_words(w, U8, made, index.shape)
+            results.append(_four(w, table, _permuted(w, low, low, order), own))
+    return of_words(w, U8, results, index.shape)
 
 
 def _four(w: Writer, table: list[str], low: str, choice: str) -> str:
@@ -177,25 +179,25 @@ def _words(w: Writer, index: Registers) -> tuple[str, ...]:
     """Eight indices each."""
     if index.words:
         return index.words
-    mask, found = twice(15), list[str]()
+    mask, results = twice(15), list[str]()
     for at in range(0, len(index.texts), 4):
         word = w.binary("and", "i32", index.texts[at], mask)
         for i, text in enumerate(index.texts[at + 1 : at + 4], 1):
             moved = w.binary("shl", "i32", text, 4 * i)
             word = lop3(w, moved, mask << 4 * i, word, AND_OR)
-        found.append(word)
-    return tuple(found)
+        results.append(word)
+    return tuple(results)
 
 
 def _one_by_one(w: Writer, index: Registers, table: list[str]) -> Registers:
-    made: list[str] = []
+    results: list[str] = []
     for text in fragment_registers.elements(w, index):
         at = fragment_registers.resized(w, text, index.dtype, U32)
         low, choice = w.binary("and", "i32", at, 7), ""
         if len(table) > 2:
             choice = w.binary("lshr", "i32", w.binary("and", "i32", at, 8), 1)
-        made.append(w.value(f"trunc i32 {_four(w, table, low, choice)} to i8"))
-    return fragment_registers.from_elements(w, U8, index.shape, made)
+        results.append(w.value(f"trunc i32 {_four(w, table, low, choice)} to i8"))
+    return fragment_registers.from_elements(w, U8, index.shape, results)
 
 
 def _join(w: Writer, high: Registers, low: Registers, dtype: DType, shape: Shape) -> Registers:
@@ -207,18 +209,18 @@ def _join(w: Writer, high: Registers, low: Registers, dtype: DType, shape: Shape
             apart = zip(halves_of(w, low), halves_of(w, high), strict=True)
             texts = (_permuted(w, *pair, EVEN) for pair in apart)
         return Registers(dtype, *shape, tuple(texts))
-    parts = [(held, fragment_registers.elements(w, held)) for held in (high, low)]
-    made: list[str] = []
+    parts = [(value, fragment_registers.elements(w, value)) for value in (high, low)]
+    results: list[str] = []
     for e in range(num_elements(*shape)):
         upper, lower = (
             fragment_registers.resized(
-                w, texts[fragment_registers.source_element(e, shape, held.shape)], U8, U16
+                w, texts[fragment_registers.source_element(e, shape, value.shape)], U8, U16
             )
-            for held, texts in parts
+            for value, texts in parts
         )
-        made.append(w.binary("or", "i16", w.binary("shl", "i16", upper, 8), lower))
+        results.append(w.binary("or", "i16", w.binary("shl", "i16", upper, 8), lower))
     kind = "bfloat" if dtype.name == "bf16" else "half"
-    texts = [w.value(f"bitcast i16 {text} to {kind}") for text in made]
+    texts = [w.value(f"bitcast i16 {text} to {kind}") for text in results]
     return fragment_registers.from_elements(w, dtype, shape, texts)
 
 

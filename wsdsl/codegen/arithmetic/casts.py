@@ -25,19 +25,19 @@ I32_MAX = 2**31 - 1
 def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Registers:
     shape = x.shape
     if dtype.is_float:
-        if (made := bytes_to_half(w, x, dtype)) is not None:
-            return made
+        if (result := bytes_to_half(w, x, dtype)) is not None:
+            return result
         if x.dtype.is_float:
             floats = as_floats(w, x)
         else:
             floats = [int_to_float(w, x.dtype, text) for text in elements(w, x)]
-        made = from_floats(w, dtype, shape, floats)
-        return replace(made, raised=Raised()) if x.dtype.name in ("i4", "u4") else made
+        result = from_floats(w, dtype, shape, floats)
+        return replace(result, raised=Raised()) if x.dtype.name in ("i4", "u4") else result
     if x.dtype.is_float:
         floats = as_floats(w, x)
         if dtype.name == "bool":
-            made = tuple(w.value(f"fcmp une float {text}, 0.0") for text in floats)
-            return Registers(dtype, *shape, made)
+            result = tuple(w.value(f"fcmp une float {text}, 0.0") for text in floats)
+            return Registers(dtype, *shape, result)
         signed = dtype.name != "u32"
         # The conversion truncates and clamps; NaN becomes 0.
         name = f"llvm.nvvm.f2{'i' if signed else 'ui'}.rz"
@@ -47,8 +47,8 @@ def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Regis
         return _saturated(w, x, dtype)
     if x.dtype.bits == dtype.bits and x.affine is None and "bool" not in (x.dtype.name, dtype.name):
         return Registers(dtype, *shape, x.texts)
-    if dtype.bits == 8 and (made := bytes_of_nibbles(w, x)) is not None:
-        return replace(made, dtype=dtype)
+    if dtype.bits == 8 and (result := bytes_of_nibbles(w, x)) is not None:
+        return replace(result, dtype=dtype)
     texts = [resized(w, text, x.dtype, dtype) for text in elements(w, x)]
     return from_elements(w, dtype, shape, texts)
 

@@ -79,11 +79,11 @@ class F:
 
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
         """Highest power first."""
-        made: str | float = coefficients[0]
+        result: str | float = coefficients[0]
         for coefficient in coefficients[1:]:
-            made = self.fma(made, x, coefficient)
-        assert isinstance(made, str)
-        return made
+            result = self.fma(result, x, coefficient)
+        assert isinstance(result, str)
+        return result
 
 
 def exp2(f: F, x: str) -> str:
@@ -144,21 +144,21 @@ def _logarithm(f: F, x: str, of_two: bool) -> str:
     # Two chains for the highest powers are shorter than one.
     a = f.fma(LOG1P[0], t, LOG1P[1])
     b = f.fma(LOG1P[2], t, LOG1P[3])
-    made = f.fma(a, square, b)
+    result = f.fma(a, square, b)
     for coefficient in LOG1P[4:]:
-        made = f.fma(made, t, coefficient)
-    made = f.fma(made, square, t)
+        result = f.fma(result, t, coefficient)
+    result = f.fma(result, square, t)
     if of_two:
-        high = f.mul(made, LOG2_E)
-        low = f.fma(made, LOG2_E, f.neg(high))
-        low = f.fma(made, LOG2_E_LOW, low)
-        made = f.add(f.add(power, high), low)
+        high = f.mul(result, LOG2_E)
+        low = f.fma(result, LOG2_E, f.neg(high))
+        low = f.fma(result, LOG2_E_LOW, low)
+        result = f.add(f.add(power, high), low)
     else:
-        made = f.fma(power, math.log(2), made)
+        result = f.fma(power, math.log(2), result)
     # 0, infinity, NaN and negative numbers.
-    made = f.select(f.test("ueq", x, math.inf), x, made)
-    made = f.select(f.test("olt", x, 0.0), math.nan, made)
-    return f.select(f.test("oeq", x, 0.0), -math.inf, made)
+    result = f.select(f.test("ueq", x, math.inf), x, result)
+    result = f.select(f.test("olt", x, 0.0), math.nan, result)
+    return f.select(f.test("oeq", x, 0.0), -math.inf, result)
 
 
 PI_2_HIGH = math.pi / 2
@@ -185,11 +185,11 @@ def _sine(f: F, x: str, quarter_turns: int) -> str:
     sine = f.fma(f.polynomial(square, SIN), f.mul(r, square), r)
     cosine = f.polynomial(square, COS)
     quadrant = w.binary("add", "i32", word, quarter_turns)
-    made = f.select(w.compare("ne", w.binary("and", "i32", quadrant, 1), 0), cosine, sine)
+    result = f.select(w.compare("ne", w.binary("and", "i32", quadrant, 1), 0), cosine, sine)
     flip = w.binary("shl", "i32", w.binary("and", "i32", quadrant, 2), 30)
-    made = f.from_bits(w.binary("xor", "i32", f.bits(made), flip))
+    result = f.from_bits(w.binary("xor", "i32", f.bits(result), flip))
     # infinity - infinity: NaN for infinity and NaN.
-    return f.select(f.test("ueq", f.abs(x), math.inf), f.sub(x, x), made)
+    return f.select(f.test("ueq", f.abs(x), math.inf), f.sub(x, x), result)
 
 
 TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
@@ -220,11 +220,11 @@ def erf(f: F, x: str) -> str:
     s = f.min(square, 16.0)
     a = f.fma(-1.72853470e-5, t, 3.83197126e-4)
     b = f.fma(-3.88396438e-3, t, 2.42546219e-2)
-    made = f.fma(a, s, b)
+    result = f.fma(a, s, b)
     for coefficient in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
-        made = f.fma(made, t, coefficient)
-    made = f.fma(made, t, f.neg(t))
-    large = f.copysign(f.sub(1.0, _exp_between(f, made)), x)
+        result = f.fma(result, t, coefficient)
+    result = f.fma(result, t, f.neg(t))
+    large = f.copysign(f.sub(1.0, _exp_between(f, result)), x)
     small = f.fma(f.polynomial(square, ERF_SMALL), x, x)
     return f.select(f.test("ogt", size, 0.921875), large, small)
 
@@ -283,26 +283,26 @@ def power(f: F, x: str, y: str) -> str:
     rest = f.fma(low, y, rest)
     # Where the product was clamped, or a factor is infinite, the rest means nothing.
     rest = f.select(f.test("olt", f.abs(product), 1000.0), rest, 0.0)
-    made = exp(f, product)
-    made = f.mul(made, f.add(rest, 1.0))
+    result = exp(f, product)
+    result = f.mul(result, f.add(rest, 1.0))
     large = f.test("oeq", size, math.inf)
     zero = f.test("oeq", size, 0.0)
     grows = f.test("ogt", y, 0.0)
-    made = f.select(zero, f.select(grows, 0.0, math.inf), made)
-    made = f.select(large, f.select(grows, math.inf, 0.0), made)
+    result = f.select(zero, f.select(grows, 0.0, math.inf), result)
+    result = f.select(large, f.select(grows, math.inf, 0.0), result)
     whole = f.test("oeq", f.floor(y), y)
     half = f.mul(y, 0.5)
     odd = w.binary("and", "i1", whole, f.test("une", f.floor(half), half))
     negative = w.compare("slt", f.bits(x), 0)
     below = w.binary("and", "i1", f.test("olt", x, 0.0), f.test("une", x, -math.inf))
-    made = f.select(w.binary("and", "i1", negative, odd), f.neg(made), made)
-    made = f.select(
-        w.binary("and", "i1", below, w.binary("xor", "i1", whole, "true")), math.nan, made
+    result = f.select(w.binary("and", "i1", negative, odd), f.neg(result), result)
+    result = f.select(
+        w.binary("and", "i1", below, w.binary("xor", "i1", whole, "true")), math.nan, result
     )
-    made = f.select(f.test("uno", x, y), math.nan, made)
+    result = f.select(f.test("uno", x, y), math.nan, result)
     one = w.binary("or", "i1", f.test("oeq", x, 1.0), f.test("oeq", y, 0.0))
     minus_one = w.binary("and", "i1", f.test("oeq", x, -1.0), f.test("oeq", f.abs(y), math.inf))
-    return f.select(w.binary("or", "i1", one, minus_one), 1.0, made)
+    return f.select(w.binary("or", "i1", one, minus_one), 1.0, result)
 
 
 def _extended_log(f: F, x: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.llvm_types import scalar_type
-from wsdsl.codegen.value_registers import Held, Scalar
+from wsdsl.codegen.value_registers import Scalar, Storage
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.ops import COMPARISONS, Map
@@ -36,7 +36,7 @@ def integer_unary(w: Writer, op: Map, dtype: DType) -> Callable[[str], str]:
 
 
 def integer_binary(
-    w: Writer, op: Map, dtype: DType, args: Sequence[Held], nonnegative: bool
+    w: Writer, op: Map, dtype: DType, args: Sequence[Storage], nonnegative: bool
 ) -> Callable[[str, str], str]:
     """`nonnegative`: no operand can be below 0, so that divisions need no correction."""
     type = scalar_type(dtype)
@@ -98,9 +98,9 @@ def _shift(
         return lambda a, b: w.binary(name, type, a, b)
 
     def shift(a: str, b: str) -> str:
-        made = w.binary(name, type, a, nvvm.integer_binary(w, "umin", type, b, str(last)))
+        result = w.binary(name, type, a, nvvm.integer_binary(w, "umin", type, b, str(last)))
         if name == "ashr":
-            return made
-        return w.select(w.compare("ugt", b, last, type), type, "0", made)
+            return result
+        return w.select(w.compare("ugt", b, last, type), type, "0", result)
 
     return shift

@@ -26,35 +26,35 @@ def paired(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
     *others, first, second = (c.registers(a) for a in op.args)
     if first.dtype != dtype or second.dtype != dtype:
         return None
-    pairs, made = _Pairs(c.w, shape), list[str]()
+    pairs, results = _Pairs(c.w, shape), list[str]()
     if op.fn == "sub" and first.shape == shape and first.raised and _is_of_lines(second):
         return _less_zero_points(c.w, pairs, first, second)
     for i in range(num_registers(dtype, *shape)):
         a, b = pairs.of(first, i), pairs.of(second, i)
         if op.fn == "where":
-            made.append(_either(c.w, pairs.mask(others[0], i), a, b))
+            results.append(_either(c.w, pairs.mask(others[0], i), a, b))
         else:
-            made.append(arithmetic(c.w, f"{op.fn}.{PAIRED[op.fn]}.{dtype.name}x2", a, b))
-    return Registers(dtype, *shape, tuple(made))
+            results.append(arithmetic(c.w, f"{op.fn}.{PAIRED[op.fn]}.{dtype.name}x2", a, b))
+    return Registers(dtype, *shape, tuple(results))
 
 
-def _is_of_lines(held: Registers) -> bool:
+def _is_of_lines(value: Registers) -> bool:
     """Integers of 4 bits, one for many elements."""
-    return held.raised is not None and not held.raised.texts
+    return value.raised is not None and not value.raised.texts
 
 
 def _less_zero_points(w: Writer, pairs: _Pairs, first: Registers, second: Registers) -> Registers:
     """Subtract 4-bit zero points, mostly of rows, from 4-bit integers: the offset of the conversion
     of the integers is subtracted with the zero point, exactly.
     """
-    name, raised, made = f"rn.{first.dtype.name}x2", first.raised, dict[str, str]()
+    name, raised, cache = f"rn.{first.dtype.name}x2", first.raised, dict[str, str]()
     assert raised is not None
     results: list[str] = []
     for i, text in enumerate(raised.texts):
         other = pairs.of(second, i)
-        if other not in made:
-            made[other] = arithmetic(w, f"add.{name}", other, str(raised.offset))
-        results.append(arithmetic(w, f"sub.{name}", text, made[other]))
+        if other not in cache:
+            cache[other] = arithmetic(w, f"add.{name}", other, str(raised.offset))
+        results.append(arithmetic(w, f"sub.{name}", text, cache[other]))
     return Registers(first.dtype, *first.shape, tuple(results))
 
 
@@ -69,23 +69,25 @@ class _Pairs:
 
     def __init__(self, w: Writer, shape: Shape) -> None:
         self.w, self.shape = w, shape
-        self.made: dict[tuple[str, ...], str] = {}
+        self.cache: dict[tuple[str, ...], str] = {}
 
-    def of(self, held: Registers, i: int) -> str:
+    def of(self, value: Registers, i: int) -> str:
         """A register with the two elements that serve register `i`."""
-        first = source_element(2 * i, self.shape, held.shape)
-        if is_packed(held.dtype, held.columns):
-            return held.texts[first // 2]
-        text = held.texts[first]
-        if (text,) not in self.made:
-            self.made[text,] = pack_halves(self.w, scalar_type(held.dtype), text, text)
-        return self.made[text,]
+        first = source_element(2 * i, self.shape, value.shape)
+        if is_packed(value.dtype, value.columns):
+            return value.texts[first // 2]
+        text = value.texts[first]
+        if (text,) not in self.cache:
+            self.cache[text,] = pack_halves(self.w, scalar_type(value.dtype), text, text)
+        return self.cache[text,]
 
-    def mask(self, held: Registers, i: int) -> str:
+    def mask(self, value: Registers, i: int) -> str:
         """Halves of ones where it is true."""
-        low, high = (held.texts[source_element(2 * i + n, self.shape, held.shape)] for n in (0, 1))
-        if (low, high) not in self.made:
+        low, high = (
+            value.texts[source_element(2 * i + n, self.shape, value.shape)] for n in (0, 1)
+        )
+        if (low, high) not in self.cache:
             halves = ((low, 0xFFFF), (high, 0xFFFF0000))
             parts = [self.w.select(cond, "i32", str(ones), "0") for cond, ones in halves]
-            self.made[low, high] = self.w.binary("or", "i32", *parts)
-        return self.made[low, high]
+            self.cache[low, high] = self.w.binary("or", "i32", *parts)
+        return self.cache[low, high]

@@ -29,10 +29,10 @@ def small_to_half(w: Writer, pair: str, source: DType, target: DType) -> str:
     rest = w.binary("shl", "i32", pair, places - mantissa)
     sign = w.binary("and", "i32", sign, twice(0x8000))
     mask = (1 << exponent + mantissa) - 1 << places - mantissa
-    held = lop3(w, rest, twice(mask), sign, AND_OR)
+    value = lop3(w, rest, twice(mask), sign, AND_OR)
     bias, own = ((1 << bits - 1) - 1 for bits in (wide, exponent))
     power = twice(2 * bias - own << places)
-    return arithmetic(w, f"mul.rn.{target.name}x2", held, str(power))
+    return arithmetic(w, f"mul.rn.{target.name}x2", value, str(power))
 
 
 def small_from_float(w: Writer, x: str, target: DType) -> str:

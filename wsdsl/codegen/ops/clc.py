@@ -20,7 +20,7 @@ def convert_clc_try_cancel(c: Context, op: ops.ClcTryCancel) -> None:
     to, on = item_at(c, op.shared, op.state), item_at(c, op.barriers, op.state)
     many = ".multicast::cluster::all" if op.ctas > 1 else ""
     ptx = f"{ASK}{many}.b128 {to.ptx(0)}, {on.ptx(1)}; {c.shared(op.shared).comment}"
-    c.w.asm(ptx, [to.held, on.held])
+    c.w.asm(ptx, [to.operand, on.operand])
 
 
 def convert_clc_query_cancel(c: Context, op: ops.ClcQueryCancel) -> None:
@@ -35,5 +35,5 @@ def convert_clc_query_cancel(c: Context, op: ops.ClcQueryCancel) -> None:
         + (f"@there shr.u32 $0, $0, {shift};\n" if shift else "")
         + "}"
     )
-    found = w.asm_value(ptx, [at.held], early=True)
-    c.held[op.result] = Scalar(found, I32, nonnegative=True)
+    result = w.asm_value(ptx, [at.operand], early=True)
+    c.values[op.result] = Scalar(result, I32, nonnegative=True)

@@ -26,10 +26,10 @@ def convert_send_fragment(c: Context, op: SendFragment) -> None:
 def convert_receive_fragment(c: Context, op: ReceiveFragment) -> None:
     w = c.w
     dtype, shape = dtype_and_shape(op.result.type)
-    found: list[str] = []
+    results: list[str] = []
     for at in _shared_blocks(c, op, shape[1]):
-        found += [from_bits(w, x, dtype) for x in inline_ptx.load_shared_words(w, at)]
-    c.define(op.result, from_elements(w, dtype, shape, found))
+        results += [from_bits(w, x, dtype) for x in inline_ptx.load_shared_words(w, at)]
+    c.define(op.result, from_elements(w, dtype, shape, results))
 
 
 def _shared_blocks(c: Context, op: SendFragment | ReceiveFragment, columns: int) -> Iterator[At]:

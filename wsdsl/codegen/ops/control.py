@@ -12,7 +12,7 @@ from wsdsl.codegen.arithmetic.byte_maps import of_words, words_of_pairs
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import texts_of
 from wsdsl.codegen.llvm_types import in_words, llvm_types, not_carried, shape_of
-from wsdsl.codegen.value_registers import Held, Registers, Scalar, StateAt
+from wsdsl.codegen.value_registers import Registers, Scalar, StateAt, Storage
 from wsdsl.ir.op import Value
 from wsdsl.ir.ops import Elect, ForRange, If, Yield
 from wsdsl.ir.types import Accumulator, Fragment, Tile
@@ -20,16 +20,16 @@ from wsdsl.ir.types import Accumulator, Fragment, Tile
 
 def registers_of(c: Context, value: Value) -> tuple[str, ...]:
     """The operands that carry a value through a phi."""
-    held: Held = c.held[value]
-    match held:
+    operand: Storage = c.values[value]
+    match operand:
         case Scalar():
-            return (held.text,)
+            return (operand.text,)
         case Registers():
-            if in_words(held.dtype, held.shape):
-                return held.words or words_of_pairs(c.w, held)
-            return texts_of(c.w, held)
+            if in_words(operand.dtype, operand.shape):
+                return operand.words or words_of_pairs(c.w, operand)
+            return texts_of(c.w, operand)
         case StateAt():
-            return (held.stage, held.parity)
+            return (operand.stage, operand.parity)
         case _:
             raise not_carried(f"%{value.name}: {value.type}")
 
@@ -50,15 +50,15 @@ def _rebuild(c: Context, values: Sequence[Value], texts: Sequence[str]) -> None:
         own = tuple(islice(rest, len(llvm_types(value.type))))
         match value.type:
             case Tile(dtype, ()):
-                c.held[value] = Scalar(own[0], dtype)
+                c.values[value] = Scalar(own[0], dtype)
             case Fragment() | Accumulator() as kind:
                 dtype, shape = kind.dtype, shape_of(kind)
                 is_words = in_words(dtype, shape)
-                c.held[value] = (
+                c.values[value] = (
                     of_words(c.w, dtype, own, shape) if is_words else Registers(dtype, *shape, own)
                 )
             case _:
-                c.held[value] = StateAt(*own)
+                c.values[value] = StateAt(*own)
 
 
 def convert_for_range(c: Context, op: ForRange) -> None:
@@ -69,14 +69,14 @@ def convert_for_range(c: Context, op: ForRange) -> None:
     are equal after each iteration: else the loop is written again.
     """
     mark, apart = c.w.marked(), set[Value]()
-    while differing := _with_one_phi(c, op, apart):
+    while differing := _emit_loop(c, op, apart):
         c.w.back_to(mark)
         apart |= differing
 
 
-def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
-    """Writes the loop; the arguments for which it is wrong, since they are no more alike. `apart`:
-    those that have all their phis.
+def _emit_loop(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
+    """Emit the loop; return the arguments whose registers differ after an iteration. `apart`:
+    arguments with all their phis.
     """
     w = c.w
     start, stop, step = c.scalar(op.start), c.scalar(op.stop), c.scalar(op.step)
@@ -87,18 +87,18 @@ def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
     init, args = _known(c, op.init), _known(c, op.args)
     types = [t for v in init for t in llvm_types(v.type)]
     first = _flat(c, init)
-    alike = _alike(init, first, [arg not in apart for arg in args])
+    equal = _equal_registers(init, first, [arg not in apart for arg in args])
     body, end = w.name("loop"), w.name("loop_end")
     before = w.block
     w.branch(w.compare("slt", start.text, stop.text), body, end, likely=True)
     w.begin(body)
-    index_phi, *phis = w.phis(["i32", *(t for i, t in enumerate(types) if alike[i] == i)])
+    index_phi, *phis = w.phis(["i32", *(t for i, t in enumerate(types) if equal[i] == i)])
     index, own = index_phi[1], iter(phis)
-    found = {i: next(own) for i, like in enumerate(alike) if like == i}
-    c.held[op.index] = Scalar(index, start.dtype, nonnegative=start.nonnegative)
-    _rebuild(c, args, [found[like][1] for like in alike])
+    results = {i: next(own) for i, like in enumerate(equal) if like == i}
+    c.values[op.index] = Scalar(index, start.dtype, nonnegative=start.nonnegative)
+    _rebuild(c, args, [results[like][1] for like in equal])
     last = _flat(c, _known(c, c.convert(c, op.body)))
-    wrong = {i for i, like in enumerate(alike) if last[i] != last[like]}
+    wrong = {i for i, like in enumerate(equal) if last[i] != last[like]}
     if wrong:
         ends = list(accumulate(len(llvm_types(v.type)) for v in init))
         return {args[bisect_right(ends, i)] for i in wrong}
@@ -106,7 +106,7 @@ def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
     again = w.compare("slt", following, stop.text)
     latch = w.block
     w.fill(index_phi, "i32", [(start.text, before), (following, latch)])
-    for i, phi in found.items():
+    for i, phi in results.items():
         w.fill(phi, types[i], [(first[i], before), (last[i], latch)])
     w.branch(again, body, end, likely=True)
     w.begin(end)
@@ -114,20 +114,22 @@ def _with_one_phi(c: Context, op: ForRange, apart: Set[Value]) -> set[Value]:
     return set()
 
 
-def _alike(values: Sequence[Value], texts: Sequence[str], may: Sequence[bool]) -> list[int]:
+def _equal_registers(
+    values: Sequence[Value], texts: Sequence[str], may: Sequence[bool]
+) -> list[int]:
     """For each register of the values the first equal one, if that is an integer of the same value,
     and is computed: values that begin as a constant mostly differ later.
     """
-    found: list[int] = []
+    results: list[int] = []
     for value, ask in zip(values, may, strict=True):
-        kind, at = value.type, len(found)
+        kind, at = value.type, len(results)
         own = texts[at : at + len(llvm_types(kind))]
         whole = ask and isinstance(kind, Fragment) and kind.dtype.name in ("i32", "u32", "bool")
-        found += [
+        results += [
             at + (own.index(text) if whole and text.startswith("%") else i)
             for i, text in enumerate(own)
         ]
-    return found
+    return results
 
 
 def convert_if(c: Context, op: If) -> None:

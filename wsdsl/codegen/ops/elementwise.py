@@ -30,7 +30,14 @@ from wsdsl.codegen.llvm_types import (
     num_registers,
     scalar_type,
 )
-from wsdsl.codegen.value_registers import Anew, Held, Registers, Scalar, Shape, nonnegative
+from wsdsl.codegen.value_registers import (
+    Reconversion,
+    Registers,
+    Scalar,
+    Shape,
+    Storage,
+    nonnegative,
+)
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.ops import BYTE_OF_WORDS, COMPARISONS, Bitcast, Cast, Constant, DimSize, Full, Map
@@ -41,7 +48,7 @@ from wsdsl.ir.types import F32, DType, Tile
 def convert_constant(c: Context, op: Constant) -> None:
     dtype, _ = dtype_and_shape(op.result.type)
     sure = dtype.is_integer and 0 <= op.value < 1 << 31
-    c.held[op.result] = Scalar(literal(op.value, dtype), dtype, op.value, nonnegative=sure)
+    c.values[op.result] = Scalar(literal(op.value, dtype), dtype, op.value, nonnegative=sure)
 
 
 def convert_full(c: Context, op: Full) -> None:
@@ -50,7 +57,7 @@ def convert_full(c: Context, op: Full) -> None:
     count = num_elements(*shape)
     if num_registers(dtype, *shape) != count:
         one = from_elements(c.w, dtype, Shape(1, 8), [text, text])
-        c.held[op.result] = Registers(dtype, *shape, one.texts * (count // 2))
+        c.values[op.result] = Registers(dtype, *shape, one.texts * (count // 2))
     else:
         c.define(op.result, Registers(dtype, *shape, (text,) * count))
 
@@ -59,14 +66,14 @@ def convert_map(c: Context, op: Map) -> None:
     if _of_integers(c, op):
         return
     dtype, shape = dtype_and_shape(op.result.type)
-    found = (
+    result = (
         affine_map(c, op, shape)
         or index_comparison(c, op, shape)
         or paired(c, op, dtype, shape)
         or byte_maps(c, op, dtype, shape)
     )
-    if found is not None:
-        c.held[op.result] = found
+    if result is not None:
+        c.values[op.result] = result
         return
     args = [c.registers(a) for a in op.args]
     operand = args[-1].dtype
@@ -79,33 +86,33 @@ def convert_map(c: Context, op: Map) -> None:
             read.append([int_to_float(c.w, arg.dtype, x) for x in elements(c.w, arg)])
         else:
             read.append(elements(c.w, arg))
-    apply = _function(c.w, op, F32 if in_float else operand, [c.held[a] for a in op.args])
-    made: dict[tuple[str, ...], str] = {}
+    apply = _function(c.w, op, F32 if in_float else operand, [c.values[a] for a in op.args])
+    cache: dict[tuple[str, ...], str] = {}
     results: list[str] = []
     for e in range(num_elements(*shape)):
         key = tuple(
             texts[source_element(e, shape, arg.shape)]
             for texts, arg in zip(read, args, strict=True)
         )
-        if key not in made:
-            made[key] = apply(*key)
-        results.append(made[key])
+        if key not in cache:
+            cache[key] = apply(*key)
+        results.append(cache[key])
     gives_bool = op.fn in COMPARISONS
     if in_float and not gives_bool and dtype.is_float:
-        held = from_floats(c.w, dtype, shape, results)
+        value = from_floats(c.w, dtype, shape, results)
     elif gives_bool or dtype.bits == operand.bits:
-        held = from_elements(c.w, dtype, shape, results)
+        value = from_elements(c.w, dtype, shape, results)
     else:
         message = f"WS0607 `{op.fn}` of {operand} operands cannot give {dtype} elements"
         raise CompileError(message, op.loc, IR_HINT)
-    c.define(op.result, held)
+    c.define(op.result, value)
     if isinstance(op.result.type, Tile) and dtype.is_integer:
-        c.held[op.result] = _integer(op, held.texts[0], dtype, [c.held[a] for a in op.args])
+        c.values[op.result] = _integer(op, value.texts[0], dtype, [c.values[a] for a in op.args])
 
 
 def _of_integers(c: Context, op: Map) -> bool:
     """Whether it was a function of scalars without floats, as most are, and not of their bytes."""
-    kind, args = op.result.type, [c.held[a] for a in op.args]
+    kind, args = op.result.type, [c.values[a] for a in op.args]
     scalars = [a for a in args if isinstance(a, Scalar)]
     if not isinstance(kind, Tile) or len(scalars) < len(args) or op.fn in OF_BYTES:
         return False
@@ -118,18 +125,20 @@ def _of_integers(c: Context, op: Map) -> bool:
         return False
     text = _function(c.w, op, operand, args)(*[a.text for a in scalars])
     plain = not kind.dtype.is_integer
-    c.held[op.result] = Scalar(text, kind.dtype) if plain else _integer(op, text, kind.dtype, args)
+    c.values[op.result] = (
+        Scalar(text, kind.dtype) if plain else _integer(op, text, kind.dtype, args)
+    )
     return True
 
 
-def _integer(op: Map, text: str, dtype: DType, args: list[Held]) -> Scalar:
+def _integer(op: Map, text: str, dtype: DType, args: list[Storage]) -> Scalar:
     """With what is known of it."""
     origin, offset = _shifted(op.fn, args)
     multiple = 1 if op.wraps else _multiple(op.fn, args)
     return Scalar(text, dtype, None, _stays_nonnegative(op, args), origin, offset, multiple)
 
 
-def _multiple(fn: str, args: list[Held]) -> int:
+def _multiple(fn: str, args: list[Storage]) -> int:
     """A number that the result is a multiple of."""
     own = [multiple_of(a) for a in args if isinstance(a, Scalar)]
     if fn == "mul":
@@ -137,7 +146,7 @@ def _multiple(fn: str, args: list[Held]) -> int:
     return math.gcd(*own) or 1 if fn in ("add", "sub", "min", "max") else 1
 
 
-def _shifted(fn: str, args: list[Held]) -> tuple[Scalar | None, int]:
+def _shifted(fn: str, args: list[Storage]) -> tuple[Scalar | None, int]:
     """The operand that an addition of a constant is based on, and the constant."""
     if fn not in ("add", "sub") or len(args) != 2:
         return None, 0
@@ -151,7 +160,7 @@ def _shifted(fn: str, args: list[Held]) -> tuple[Scalar | None, int]:
     return a.origin or a, a.offset + (b.known if fn == "add" else -b.known)
 
 
-def _stays_nonnegative(op: Map, args: list[Held]) -> bool:
+def _stays_nonnegative(op: Map, args: list[Storage]) -> bool:
     """Whether the result cannot be negative. Sizes and indices do not overflow: a tensor has fewer
     than 2^31 of each. A result that may wrap is not known to be nonnegative, nor is the cast of a
     u32 to i32.
@@ -170,7 +179,7 @@ OF_BYTES = ("join", *BYTE_OF_WORDS)
 FLOAT_COMPARISONS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une", "ge": "oge", "gt": "ogt"}
 
 
-def _function(w: Writer, op: Map, dtype: DType, args: list[Held]) -> Callable[..., str]:
+def _function(w: Writer, op: Map, dtype: DType, args: list[Storage]) -> Callable[..., str]:
     """The function on the operands of one element, which are f32 if `dtype` is a float."""
     if op.fn == "where":
         type = scalar_type(dtype)
@@ -202,23 +211,25 @@ def _function(w: Writer, op: Map, dtype: DType, args: list[Held]) -> Callable[..
 
 def convert_cast(c: Context, op: Cast) -> None:
     dtype, _ = dtype_and_shape(op.result.type)
-    held = c.held[op.x]
+    value = c.values[op.x]
     if dtype == c.registers(op.x).dtype:
-        c.held[op.result] = held
+        c.values[op.result] = value
         return
     c.define(op.result, cast(c.w, c.registers(op.x), dtype, op.saturate))
-    if isinstance(held, Scalar) and held.dtype.is_integer and dtype.bits == 32:
-        made = c.scalar(op.result)
-        sure = held.nonnegative or (held.dtype.kind == "uint" and held.dtype.bits < 32)
-        c.held[op.result] = Scalar(made.text, dtype, nonnegative=sure and dtype.is_integer)
+    if isinstance(value, Scalar) and value.dtype.is_integer and dtype.bits == 32:
+        result = c.scalar(op.result)
+        sure = value.nonnegative or (value.dtype.kind == "uint" and value.dtype.bits < 32)
+        c.values[op.result] = Scalar(result.text, dtype, nonnegative=sure and dtype.is_integer)
 
 
-def _anew(c: Context, x: Registers) -> Registers:
+def _reconverted(c: Context, x: Registers) -> Registers:
     """Hide from LLVM that the value is the same, so that it converts the value again and does not
     keep the earlier result in twice the registers.
     """
     if x.dtype.name == "bf16":
-        return replace(x, anew=Anew(c.zero, x.anew.times + 1 if x.anew else 0))
+        return replace(
+            x, reconversion=Reconversion(c.zero, x.reconversion.times + 1 if x.reconversion else 0)
+        )
     zeros = c.w.binary("sub", "i32", "0", c.zero)
     return replace(x, texts=tuple(c.w.binary("or", "i32", text, zeros) for text in x.texts))
 
@@ -228,12 +239,12 @@ def convert_bitcast(c: Context, op: Bitcast) -> None:
     dtype, shape = dtype_and_shape(op.result.type)
     if dtype == x.dtype:
         is_kept = dtype.bits == 16 and is_packed(dtype, x.columns)
-        c.held[op.result] = _anew(c, x) if is_kept else x
+        c.values[op.result] = _reconverted(c, x) if is_kept else x
         return
     if dtype.bits != x.dtype.bits or "bool" in (dtype.name, x.dtype.name):
         raise CompileError(f"WS0608 bitcast cannot convert {x.dtype} to {dtype}", op.loc, IR_HINT)
     if is_packed(x.dtype, x.columns) and is_packed(dtype, x.columns):
-        c.held[op.result] = Registers(dtype, *shape, x.texts)
+        c.values[op.result] = Registers(dtype, *shape, x.texts)
         return
     old, new = scalar_type(x.dtype), scalar_type(dtype)
     texts = elements(c.w, x)
@@ -243,4 +254,4 @@ def convert_bitcast(c: Context, op: Bitcast) -> None:
 
 
 def convert_dim_size(c: Context, op: DimSize) -> None:
-    c.held[op.result] = c.sizes[op.dim]
+    c.values[op.result] = c.sizes[op.dim]

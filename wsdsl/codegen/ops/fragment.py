@@ -18,7 +18,7 @@ def convert_join(c: Context, op: ops.Join) -> None:
     parts = [c.registers(part) for part in op.parts]
     texts = tuple(text for part in parts for text in texts_of(c.w, part))
     whole = parts[0].shape._replace(columns=sum(part.columns for part in parts))
-    c.held[op.result] = Registers(parts[0].dtype, *whole, texts)
+    c.values[op.result] = Registers(parts[0].dtype, *whole, texts)
 
 
 LOW_PAIRS, HIGH_PAIRS = 0x5410, 0x7632
@@ -30,7 +30,7 @@ def convert_convert_layout(c: Context, op: ConvertLayout) -> None:
     texts = texts_of(c.w, x)
     if not is_same_registers(op):
         texts = _by_four_columns(c, texts)
-    c.held[op.result] = Registers(x.dtype, *x.shape, texts)
+    c.values[op.result] = Registers(x.dtype, *x.shape, texts)
 
 
 def _by_four_columns(c: Context, pairs: Sequence[str]) -> tuple[str, ...]:
@@ -41,19 +41,19 @@ def _by_four_columns(c: Context, pairs: Sequence[str]) -> tuple[str, ...]:
     second = w.binary("or", "i32", first, 1)
     upper = w.value(f"icmp ne i32 {w.binary('and', 'i32', lane, 2)}, 0")
     selector = w.value(f"select i1 {upper}, i32 {HIGH_PAIRS}, i32 {LOW_PAIRS}")
-    made: list[str] = []
+    results: list[str] = []
     for at in range(0, len(pairs), 4):
         for left, right in (pairs[at : at + 4 : 2], pairs[at + 1 : at + 4 : 2]):
             own = joined(w, (left, right))
             low, high = (nvvm.shuffle_any(w, "i32", own, source) for source in (first, second))
-            made.append(nvvm.pick_bytes(w, low, high, selector))
-    return tuple(made)
+            results.append(nvvm.pick_bytes(w, low, high, selector))
+    return tuple(results)
 
 
 def convert_slice(c: Context, op: ops.Slice) -> None:
-    c.held[op.result] = cut_columns(c.registers(op.x), op.start, op.result.as_fragment.columns)
+    c.values[op.result] = cut_columns(c.registers(op.x), op.start, op.result.as_fragment.columns)
 
 
 def convert_iota(c: Context, op: ops.Iota) -> None:
     shape = shape_of(op.result.as_fragment)
-    c.held[op.result] = iota(c, c.scalar(op.start), shape, op.apart)
+    c.values[op.result] = iota(c, c.scalar(op.start), shape, op.apart)

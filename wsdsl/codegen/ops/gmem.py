@@ -52,7 +52,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
     bits = dtype.bits
     results: list[str] = []
     if kind.packed:
-        c.held[op.result] = of_packed(c, dtype, shape, packed_words(c, op, addresses, constant))
+        c.values[op.result] = of_packed(c, dtype, shape, packed_words(c, op, addresses, constant))
         return
     if bits == 4:
         c.define(op.result, _load_nibbles(c, op, addresses, constant))
@@ -61,7 +61,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
         c.define(op.result, load_vectors(c, addresses, dtype, shape, op.vector, constant))
         return
     if (words := load_byte_words(c, op, addresses, constant)) is not None:
-        c.held[op.result] = words
+        c.values[op.result] = words
         return
     if is_paired(op, c, shape):
         packed: list[str] = []
@@ -75,7 +75,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
             else:
                 results += [from_bits(w, text, dtype) for text in pair]
         if packed and is_packed(dtype, shape[1]):
-            c.held[op.result] = Registers(dtype, *shape, tuple(packed))
+            c.values[op.result] = Registers(dtype, *shape, tuple(packed))
             return
         for text in packed:
             results += halves_of_word(w, text)
@@ -124,7 +124,7 @@ def convert_prefetch_tile(c: Context, op: PrefetchTile) -> None:
         if first + THREADS > op.rows * per_row:
             last = w.compare("slt", place, op.rows * per_row)
             there = w.binary("and", "i1", there, last)
-        w.asm("@$1 prefetch.global.L2 [$0];", [Global(pointer).held, ("i1", there)])
+        w.asm("@$1 prefetch.global.L2 [$0];", [Global(pointer).operand, ("i1", there)])
 
 
 def convert_allocate_global(c: Context, op: ops.AllocateGlobal) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from wsdsl.codegen import fragment_registers, inline_ptx
 from wsdsl.codegen.addresses.block_access import store_blocks
 from wsdsl.codegen.addresses.gmem_addresses import Addresses
-from wsdsl.codegen.addresses.vector_access import WORD, partial_vectors, seldom
+from wsdsl.codegen.addresses.vector_access import WORD, partial_vectors, rare_block
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS, joined, pack_halves, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import join_bytes
@@ -68,24 +68,26 @@ class GlobalStore:
     def _once(self) -> str | None:
         """i1: this thread writes, of those that hold the same elements; and `pred` holds."""
         c, w = self.c, self.c.w
-        found: list[str] = []
+        results: list[str] = []
         if self.op.pred is not None:
-            found.append(c.scalar(self.op.pred).text)
+            results.append(c.scalar(self.op.pred).text)
         rows, columns, lanes = self.shape
         if rows == columns == 1:
-            found += [one] if (one := c.one_thread()) else []
+            results += [one] if (one := c.one_thread()) else []
         elif columns == 1:
-            found.append(w.compare("eq", fragment_registers.first_column(c, lanes), 0))
+            results.append(w.compare("eq", fragment_registers.first_column(c, lanes), 0))
         elif rows == 1 and lanes.warps < 4:
-            found.append(w.compare("eq", fragment_registers.first_row(c, lanes, 64), 0))
-        return self.all(*found)
+            results.append(w.compare("eq", fragment_registers.first_row(c, lanes, 64), 0))
+        return self.all(*results)
 
     def all(self, *conditions: str | None) -> str | None:
-        made: str | None = None
+        result: str | None = None
         for condition in conditions:
             if condition is not None:
-                made = condition if made is None else self.c.w.binary("and", "i1", made, condition)
-        return made
+                result = (
+                    condition if result is None else self.c.w.binary("and", "i1", result, condition)
+                )
+        return result
 
     def _source(self, element: int) -> int:
         return fragment_registers.source_element(element, self.shape, self.value.shape)
@@ -133,17 +135,17 @@ class GlobalStore:
             self._write(self.addresses.at(e), WORD, words, whole)
         some = partial_vectors(c, self.addresses, self.shape, vector)
         if some is not None:
-            with seldom(c.w, some):
+            with rare_block(c.w, some):
                 self.singles()
 
     def bytes(self) -> None:
         """Store bytes of two elements each: both are inside the tensor, or neither is."""
-        w, held = self.c.w, self.value
-        texts = held.texts
-        if not is_packed(held.dtype, held.columns):
+        w, value = self.c.w, self.value
+        texts = value.texts
+        if not is_packed(value.dtype, value.columns):
             texts = tuple(w.value(f"zext i4 {x} to i32") for x in texts)
         for e in range(0, num_elements(*self.shape), 2):
-            if is_packed(held.dtype, held.columns):
+            if is_packed(value.dtype, value.columns):
                 low = texts[self._source(e) // 2]
                 high = w.binary("lshr", "i32", low, 12)
             else:

@@ -28,7 +28,7 @@ from wsdsl.ir.ops import ThreadLoad
 from wsdsl.ir.types import THREADS, DType
 from wsdsl.lazy import cached_property
 
-PIECE = 16
+CHUNK = 16
 AT_ONCE = {8: 4, 4: 4, 2: 2, 1: 1}
 """Chunks whose loads are in flight, by the bytes of a load: limited by registers."""
 ROOM = ((24, 4), (32, 2), (48, 1))
@@ -71,7 +71,7 @@ class _Copy:
     @property
     def lines(self) -> int:
         """That all threads fill at once."""
-        return THREADS * PIECE // self.span
+        return THREADS * CHUNK // self.span
 
     @cached_property
     def panels(self) -> int:
@@ -85,48 +85,48 @@ class _Copy:
         lines = self.lines * at_once
         whole = self.op.rows // lines * lines
         if whole:
-            self.turns(bytes, at_once, (0, whole), at_once)
+            self.copy_lines(bytes, at_once, (0, whole), at_once)
         if whole < self.op.rows:
             below = -(-(self.op.rows - whole) // self.lines)
-            self.turns(bytes, below, (whole, self.op.rows), at_once)
+            self.copy_lines(bytes, below, (whole, self.op.rows), at_once)
 
-    def turns(self, bytes: int, below: int, lines: tuple[int, int], at_once: int) -> None:
+    def copy_lines(self, bytes: int, below: int, lines: tuple[int, int], at_once: int) -> None:
         """Copy lines of all panels; the last iteration may have fewer."""
         w, (begin, end) = self.c.w, lines
-        # Panels are swizzled alike if the swizzle begins anew with each.
-        alike = self.op.rows % 8 == 0 or self.op.swizzle == "none"
-        beside = math.gcd(self.panels, max(1, at_once // below)) if alike else 1
-        turns = -(-(end - begin) // (self.lines * below))
-        per_line = self.span // PIECE
+        # The swizzle of all panels is equal if a panel is whole patterns.
+        are_equal = self.op.rows % 8 == 0 or self.op.swizzle == "none"
+        num_panels = math.gcd(self.panels, max(1, at_once // below)) if are_equal else 1
+        trips = -(-(end - begin) // (self.lines * below))
+        per_line = self.span // CHUNK
         own = w.binary("and", "i32", self.c.threads.tid, THREADS - 1)
         first = w.add(w.binary("udiv", "i32", own, per_line), begin)
         along = w.binary("urem", "i32", own, per_line)
-        with w.counted_loop("copy", "0", self.panels // beside * turns, 1) as i:
-            panel, turn = w.binary("udiv", "i32", i, turns), w.binary("urem", "i32", i, turns)
-            line = w.add(first, w.multiply(turn, self.lines * below))
-            place = _Place(line, w.multiply(panel, beside), along)
-            self.turn(bytes, (below, beside), place, end)
+        with w.counted_loop("copy", "0", self.panels // num_panels * trips, 1) as i:
+            panel, trip = w.binary("udiv", "i32", i, trips), w.binary("urem", "i32", i, trips)
+            line = w.add(first, w.multiply(trip, self.lines * below))
+            place = _Place(line, w.multiply(panel, num_panels), along)
+            self.copy_chunks(bytes, (below, num_panels), place, end)
 
-    def turn(self, bytes: int, count: tuple[int, int], place: _Place, end: int) -> None:
+    def copy_chunks(self, bytes: int, count: tuple[int, int], place: _Place, end: int) -> None:
         """Copy `count[0]` chunks in each of `count[1]` panels, from `place` on. Consecutive chunks
         of a panel are as many lines apart as all threads fill, a multiple of 8, so that their
         swizzle is equal. Lines from `end` on are outside.
         """
         c, w, op, span = self.c, self.c.w, self.op, self.span
-        column = w.add(w.multiply(place.panel, span), w.multiply(place.along, PIECE))
+        column = w.add(w.multiply(place.panel, span), w.multiply(place.along, CHUNK))
         element = w.binary("udiv", "i32", column, self.dtype.bytes)
         pointer, left, rows = self.box.at(place.line, element)
         plain = w.add(w.multiply(place.panel, op.rows * span), w.multiply(place.line, span))
-        plain = w.add(plain, w.multiply(place.along, PIECE))
+        plain = w.add(plain, w.multiply(place.along, CHUNK))
         bits = w.binary("and", "i32", w.binary("lshr", "i32", plain, 3), SWIZZLE_BITS[op.swizzle])
         shared = c.shared(op.shared)
         base = w.add(c.item(shared, c.state(op.state).stage), w.binary("xor", "i32", plain, bits))
-        pieces: list[tuple[int, int, list[str]]] = []
+        chunks: list[tuple[int, int, list[str]]] = []
         for panel in range(count[1]):
             along = panel * span // self.dtype.bytes
             bounds = [
                 w.compare("slt", str(along + offset // self.dtype.bytes), left)
-                for offset in range(0, PIECE, bytes)
+                for offset in range(0, CHUNK, bytes)
             ]
             for i in range(count[0]):
                 inside = bounds
@@ -134,8 +134,8 @@ class _Copy:
                     row = w.compare("slt", str(i * self.lines), rows)
                     inside = [w.binary("and", "i1", bound, row) for bound in bounds]
                 at = Global(self.box.below(pointer, i * self.lines), panel * span)
-                pieces.append((i, panel, self.load(at, bytes, inside)))
-        for i, panel, words in pieces:
+                chunks.append((i, panel, self.load(at, bytes, inside)))
+        for i, panel, words in chunks:
             offset = shared.offset + op.offset + (panel * op.rows + i * self.lines) * span
             there = nullcontext()
             if i == count[0] - 1 and op.rows % self.lines and end == op.rows:
@@ -146,12 +146,12 @@ class _Copy:
     def load(self, start: Global, bytes: int, inside: list[str]) -> list[str]:
         """The words of a chunk; elements beyond the end are 0."""
         w, constant = self.c.w, self.op.tensor.name not in self.c.stored
-        held: list[str] = []
+        values: list[str] = []
         for i, pred in enumerate(inside):
             at = Global(start.base, start.offset + i * bytes)
             if bytes > COPY_WORD:
-                held += inline_ptx.load_global_vector(w, at, 32, 2, pred, constant)
+                values += inline_ptx.load_global_vector(w, at, 32, 2, pred, constant)
             else:
-                held.append(inline_ptx.load_global(w, at, 8 * bytes, pred, constant))
+                values.append(inline_ptx.load_global(w, at, 8 * bytes, pred, constant))
         each = max(1, COPY_WORD // bytes)
-        return [joined(w, held[i : i + each]) for i in range(0, len(held), each)]
+        return [joined(w, values[i : i + each]) for i in range(0, len(values), each)]

@@ -64,14 +64,14 @@ class _Store:
         least = PATTERN * -(-abreast // PATTERN)
         stores = -(-least // abreast) * -(-words // LANES)
         each = least * min(max(1, AT_ONCE // stores), -(-self.lines // least))
-        turns = -(-self.lines // each)
-        if turns == 1:
-            self.turn(bytes, abreast, each, "0")
+        trips = -(-self.lines // each)
+        if trips == 1:
+            self.copy_lines(bytes, abreast, each, "0")
             return
-        with w.counted_loop("store", "0", turns, 1) as i:
-            self.turn(bytes, abreast, each, w.multiply(i, each))
+        with w.counted_loop("store", "0", trips, 1) as i:
+            self.copy_lines(bytes, abreast, each, w.multiply(i, each))
 
-    def turn(self, bytes: int, abreast: int, lines: int, begin: str) -> None:
+    def copy_lines(self, bytes: int, abreast: int, lines: int, begin: str) -> None:
         """Copy `lines` lines from `begin` on, `abreast` of them at once."""
         w, lane, words = self.c.w, self.c.threads.lane, self.line_bytes // bytes
         line, along = "0", lane
@@ -84,13 +84,13 @@ class _Store:
         moves = [(i, j) for i in range(0, lines, abreast) for j in range(0, words, LANES)]
         reached = 0
         for k in range(0, len(moves), AT_ONCE):
-            part, held = moves[k : k + AT_ONCE], list[str]()
+            part, values = moves[k : k + AT_ONCE], list[str]()
             for below, first in part:
                 byte = w.multiply(w.add(along, first), bytes)
                 at = w.add(base, self.swizzled(w.add(line, below), span, byte))
                 source = At(at, self.start.offset + below * span)
-                held.append(inline_ptx.load_shared(w, source, 8 * bytes))
-            for (below, first), text in zip(part, held, strict=True):
+                values.append(inline_ptx.load_shared(w, source, 8 * bytes))
+            for (below, first), text in zip(part, values, strict=True):
                 pointer, reached = self.box.below(pointer, below - reached), below
                 inside = [w.compare("slt", str(first * per_word), left)]
                 if there is not None:

@@ -24,12 +24,12 @@ def convert_launch_grid(c: Context, op: ops.LaunchGrid) -> None:
 
 
 def convert_launch_narrowing(c: Context, op: ops.LaunchNarrowing) -> None:
-    c.held[op.result] = Scalar(c.narrower, I32, nonnegative=True)
+    c.values[op.result] = Scalar(c.narrower, I32, nonnegative=True)
 
 
 def _special_register(name: str) -> Callable[[Context, OneResult], None]:
     def convert(c: Context, op: OneResult) -> None:
-        c.held[op.result] = Scalar(nvvm.special_register(c.w, name), I32, nonnegative=True)
+        c.values[op.result] = Scalar(nvvm.special_register(c.w, name), I32, nonnegative=True)
 
     return convert
 
@@ -42,4 +42,4 @@ convert_cta_rank = _special_register("cluster.ctarank")
 
 
 def convert_warpgroup_index(c: Context, op: ops.WarpgroupIndex) -> None:
-    c.held[op.result] = Scalar(c.own_warpgroup(), I32, nonnegative=True)
+    c.values[op.result] = Scalar(c.own_warpgroup(), I32, nonnegative=True)

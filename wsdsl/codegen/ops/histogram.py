@@ -12,7 +12,7 @@ from functools import reduce
 
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.addresses.gmem_addresses import wide
-from wsdsl.codegen.addresses.vector_access import seldom
+from wsdsl.codegen.addresses.vector_access import rare_block
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS, to_bits
 from wsdsl.codegen.arithmetic.casts import cast
 from wsdsl.codegen.emission_context import Context
@@ -63,14 +63,14 @@ def convert_add_bins(c: Context, op: AddBins) -> None:
         at = At(w.add(base, w.multiply(linear, WORD * op.copies)), shared.offset)
         text = added[source_element(e, shape, value.shape)]
         shown, args = inline_ptx.number_or_value(text)
-        w.asm(f"red.shared.add.{kind_of_word} {at.ptx(0)}, {shown};", [at.held, *args])
+        w.asm(f"red.shared.add.{kind_of_word} {at.ptx(0)}, {shown};", [at.operand, *args])
     beyond = [
         w.compare("ugt", size, extent)
         for size, extent in zip(sizes, op.extents, strict=True)
         if not (size.isdigit() and int(size) <= extent)
     ]
     if beyond:
-        with seldom(w, reduce(lambda a, b: w.binary("or", "i1", a, b), beyond)):
+        with rare_block(w, reduce(lambda a, b: w.binary("or", "i1", a, b), beyond)):
             store.singles([_any(w, "uge", index, limits) for index in indices])
 
 
@@ -79,10 +79,10 @@ def convert_store_bins(c: Context, op: StoreBins) -> None:
     begin, end = _share(c, math.prod(op.extents), op.by, WARP)
     groups = w.binary("lshr", "i32", w.add(w.binary("sub", "i32", end, begin), WARP - 1), 5)
     cta, lane = nvvm.special_register(w, "ctaid.x"), c.threads.lane
-    with w.counted_loop("counters", c.threads.warp, groups, WARPS) as turn:
+    with w.counted_loop("counters", c.threads.warp, groups, WARPS) as trip:
         # CTAs that end together begin with other lines, which L2 then adds to at the same time.
-        turned = w.binary("urem", "i32", w.add(turn, cta), groups)
-        own = w.add(w.add(begin, w.multiply(turned, WARP)), lane)
+        group = w.binary("urem", "i32", w.add(trip, cta), groups)
+        own = w.add(w.add(begin, w.multiply(group, WARP)), lane)
         index = _indices(w, own, op.extents)
         tests = [w.compare("ult", own, end)]
         for i, dim, extent in zip(index, kind.dims, op.extents, strict=True):
@@ -106,16 +106,16 @@ def _total(c: Context, op: StoreBins, offset: int, own: str) -> str:
     if not op.tensor.as_tensor.dtype.is_float:
         return tree(words, lambda a, b: w.binary("add", "i32", a, b))
     floats = [w.value(f"bitcast i32 {word} to float") for word in words]
-    made = tree(floats, lambda a, b: w.binary("fadd", "float", a, b))
-    return w.value(f"bitcast float {made} to i32")
+    result = tree(floats, lambda a, b: w.binary("fadd", "float", a, b))
+    return w.value(f"bitcast float {result} to i32")
 
 
 def _add(c: Context, dtype: DType, at: Global, total: str) -> None:
     w, word = c.w, _word(dtype)
     some = w.compare("ne", total, nothing(dtype))
     if word != dtype:
-        held = Registers(F32, *Shape(1, 1), (w.value(f"bitcast i32 {total} to float"),))
-        total = to_bits(w, elements(w, cast(w, held, dtype))[0], dtype)
+        value = Registers(F32, *Shape(1, 1), (w.value(f"bitcast i32 {total} to float"),))
+        total = to_bits(w, elements(w, cast(w, value, dtype))[0], dtype)
     inline_ptx.add_global(w, at, REDUCTIONS[dtype.name], dtype.bits, [total], some)
 
 
@@ -153,11 +153,11 @@ def _least(w: Writer, size: str, extent: int) -> str:
 
 
 def _indices(w: Writer, own: str, extents: Sequence[int]) -> list[str]:
-    found: list[str] = []
+    results: list[str] = []
     for extent in extents[:0:-1]:
-        found.insert(0, w.binary("urem", "i32", own, extent))
+        results.insert(0, w.binary("urem", "i32", own, extent))
         own = w.binary("udiv", "i32", own, extent)
-    return [own, *found]
+    return [own, *results]
 
 
 def _address(c: Context, tensor: Value, index: Sequence[str]) -> Global:
@@ -187,7 +187,7 @@ def _share(c: Context, count: int, by: int, unit: int) -> tuple[str, str]:
 
 def _elements_of_index(c: Context, index: Value, shape: Shape) -> list[str]:
     """The index along a dimension for each element of a fragment of `shape`."""
-    held = wide(c, c.held[index])
-    held = held if isinstance(held, Registers) else c.registers(index)
-    texts = elements(c.w, held)
-    return [texts[source_element(e, shape, held.shape)] for e in range(num_elements(*shape))]
+    value = wide(c, c.values[index])
+    value = value if isinstance(value, Registers) else c.registers(index)
+    texts = elements(c.w, value)
+    return [texts[source_element(e, shape, value.shape)] for e in range(num_elements(*shape))]

@@ -13,15 +13,15 @@ from wsdsl.ir.types import Barriers
 
 def convert_allocate_mbarriers(c: Context, op: ops.AllocateMbarriers) -> None:
     num = op.result.type_as(Barriers).num
-    c.held[op.result] = SharedAt(placed(op), 8, num, op.label, op.arrivals)
+    c.values[op.result] = SharedAt(placed(op), 8, num, op.label, op.arrivals)
 
 
 def convert_mbarrier_init(c: Context, op: ops.MbarrierInit) -> None:
-    held = c.shared(op.barriers)
-    for i in range(held.num):
-        at = At(c.smem, held.offset + 8 * i)
-        ptx = f"mbarrier.init.shared::cta.b64 {at.ptx(0)}, {held.arrivals}; {held.comment}"
-        c.w.asm(ptx, [at.held])
+    value = c.shared(op.barriers)
+    for i in range(value.num):
+        at = At(c.smem, value.offset + 8 * i)
+        ptx = f"mbarrier.init.shared::cta.b64 {at.ptx(0)}, {value.arrivals}; {value.comment}"
+        c.w.asm(ptx, [at.operand])
 
 
 def convert_fence_mbarrier_init(c: Context, op: ops.FenceMbarrierInit) -> None:
@@ -33,13 +33,13 @@ def convert_fence_mbarrier_init(c: Context, op: ops.FenceMbarrierInit) -> None:
 def convert_advance(c: Context, op: ops.Advance) -> None:
     w, state = c.w, c.state(op.state)
     if op.num == 1:
-        c.held[op.result] = StateAt("0", w.binary("xor", "i32", state.parity, 1))
+        c.values[op.result] = StateAt("0", w.binary("xor", "i32", state.parity, 1))
         return
     following = w.binary("add", "i32", state.stage, 1)
     wraps = w.compare("eq", following, op.num)
     flipped = w.binary("xor", "i32", state.parity, 1)
     stage = w.select(wraps, "i32", "0", following)
-    c.held[op.result] = StateAt(stage, w.select(wraps, "i32", flipped, state.parity))
+    c.values[op.result] = StateAt(stage, w.select(wraps, "i32", flipped, state.parity))
 
 
 def convert_mbarrier_wait(c: Context, op: ops.MbarrierWait) -> None:
@@ -50,7 +50,7 @@ def convert_mbarrier_wait(c: Context, op: ops.MbarrierWait) -> None:
         f"mbarrier.try_wait.parity.shared::cta.b64 done, {at.ptx(0)}, $1; {comment}\n"
         "@!done bra WAIT_${:uid};\n}"
     )
-    c.w.asm(ptx, [at.held, ("i32", c.state(op.state).parity)])
+    c.w.asm(ptx, [at.operand, ("i32", c.state(op.state).parity)])
 
 
 def convert_mbarrier_arrive(c: Context, op: ops.MbarrierArrive) -> None:
@@ -71,7 +71,7 @@ def convert_mbarrier_arrive(c: Context, op: ops.MbarrierArrive) -> None:
     at, comment = item_at(c, op.barriers, op.state), c.shared(op.barriers).comment
     if op.cta is None:
         ptx = f"{predicate(pred, 1)}mbarrier.arrive.shared::cta.b64 _, {at.ptx(0)}; {comment}"
-        c.w.asm(ptx, [at.held, *predicate_operand(pred)])
+        c.w.asm(ptx, [at.operand, *predicate_operand(pred)])
         return
     ptx = (
         "{\n.reg .b32 remote;\n"
@@ -92,7 +92,7 @@ def convert_mbarrier_arrive_expect_tx(c: Context, op: ops.MbarrierArriveExpectTx
             "mapa.shared::cluster.u32 remote, $0, $1;\n"
             f"{arrive} _, [remote+{at.offset}], {op.tx_bytes}; {comment}\n}}"
         )
-        c.w.asm(ptx, [at.held, ("i32", c.scalar(op.cta).text)])
+        c.w.asm(ptx, [at.operand, ("i32", c.scalar(op.cta).text)])
         return
     expected = str(op.tx_bytes)
     if op.narrower is not None:
@@ -100,8 +100,8 @@ def convert_mbarrier_arrive_expect_tx(c: Context, op: ops.MbarrierArriveExpectTx
         expected = c.w.binary("sub", "i32", expected, fewer)
     shown, args = number_or_value(expected)
     ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {shown}; {comment}"
-    c.w.asm(ptx, [at.held, *args])
+    c.w.asm(ptx, [at.operand, *args])
 
 
 def convert_initial_state(c: Context, op: ops.InitialState) -> None:
-    c.held[op.result] = StateAt("0", str(op.parity))
+    c.values[op.result] = StateAt("0", str(op.parity))

@@ -106,10 +106,10 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
     if op.over_rows and shape.columns > 1:
         define_from_32_bits(c, op.result, dtype, _reduced_columns(c, op, shape, dtype, join))
         return
-    held = lanes.held(shape.rows) if shape.rows > 1 else 1
+    value = lanes.held(shape.rows) if shape.rows > 1 else 1
     step, start = 1 if lanes.warps > 1 else lanes.rows, shared.offset + op.offset
     results: list[str] = []
-    for n in range(held):
+    for n in range(value):
         words: list[str] = []
         if shape.rows == 1 and op.parts % 4 == 0:
             for first in range(0, op.parts, 4):
@@ -179,7 +179,7 @@ def _reduced_columns(
             if dtype.is_float:
                 words = tuple(w.value(f"bitcast i32 {word} to float") for word in words)
             parts.append(words)
-        totals = [tree(list(held), join) for held in zip(*parts, strict=True)]
+        totals = [tree(list(value), join) for value in zip(*parts, strict=True)]
         results += [_settled(w, total, floats=dtype.is_float) for total in totals]
     return results
 
@@ -218,16 +218,16 @@ def _within_warp(w: Writer, fn: str, x: Registers) -> list[str]:
     for e, text in enumerate(texts):
         rows.setdefault(row_offset(e, x.shape), []).append(text)
     results: list[str] = []
-    for held in rows.values():
-        total = tree(held, join)
+    for value in rows.values():
+        total = tree(value, join)
         for step in range(min(32, x.lanes.across).bit_length() - 1):
             total = join(total, nvvm.shuffle_xor(w, type, total, 1 << step))
         results.append(total)
     return results
 
 
-def tree(held: list[str], join: Callable[[str, str], str]) -> str:
-    while len(held) > 1:
-        odd = held[len(held) & ~1 :]
-        held = [join(a, b) for a, b in zip(held[::2], held[1::2], strict=False)] + odd
-    return held[0]
+def tree(value: list[str], join: Callable[[str, str], str]) -> str:
+    while len(value) > 1:
+        odd = value[len(value) & ~1 :]
+        value = [join(a, b) for a, b in zip(value[::2], value[1::2], strict=False)] + odd
+    return value[0]

@@ -91,11 +91,11 @@ def convert_scan_columns(c: Context, op: ScanColumns) -> None:
         place = row_offset(e, x.shape), column_offset(e, x.shape) // lanes.columns
         accesses.setdefault(place, []).append(e)
     before: dict[int, str] = {}
-    made = list(texts)
+    results = list(texts)
     for (row, _), elements in sorted(accesses.items()):
         for left, e in pairwise(elements):
-            made[e] = add(made[left], made[e])
-        total = made[elements[-1]]
+            results[e] = add(results[left], results[e])
+        total = results[elements[-1]]
         for step, is_behind in behind.items():
             other = nvvm.shuffle_up(w, type, total, step)
             total = add(total, w.select(is_behind, type, other, zero))
@@ -103,7 +103,7 @@ def convert_scan_columns(c: Context, op: ScanColumns) -> None:
         if row in before:
             front = add(before[row], front)
         for e in elements:
-            made[e] = add(front, made[e])
+            results[e] = add(front, results[e])
         every = nvvm.shuffle_any(w, type, total, last)
         before[row] = add(before[row], every) if row in before else every
-    define_from_32_bits(c, op.result, x.dtype, made)
+    define_from_32_bits(c, op.result, x.dtype, results)

@@ -16,7 +16,7 @@ def convert_semaphore_arrive(c: Context, op: ops.SemaphoreArrive) -> None:
     order, at, pred = "release" if op.release else "relaxed", _address(c, op), c.one_thread()
     shown, args = number_or_value(amount)
     ptx = f"red.{order}.gpu.global.{kind} {at.ptx(0)}, {shown};"
-    operands = [at.held, *args, *predicate_operand(pred)]
+    operands = [at.operand, *args, *predicate_operand(pred)]
     c.w.asm(f"{predicate(pred, 1 + len(args))}{ptx}", operands)
 
 
@@ -29,7 +29,7 @@ def convert_semaphore_wait(c: Context, op: ops.SemaphoreWait) -> None:
         "setp.lt.s32 less, seen, $1;\n"
         "@less bra WAIT_${:uid};\n}"
     )
-    c.w.asm(ptx, [at.held, ("i32", c.scalar(op.count).text)])
+    c.w.asm(ptx, [at.operand, ("i32", c.scalar(op.count).text)])
 
 
 def _address(c: Context, op: ops.SemaphoreArrive | ops.SemaphoreWait) -> Global:

@@ -26,7 +26,7 @@ from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import DTYPES, THREADS, Shared
 from wsdsl.record import record
 
-PIECE = 16
+CHUNK = 16
 """Bytes that a thread clears at a time."""
 
 
@@ -120,7 +120,7 @@ def _store_matrices(c: Context, value: Registers, to: _Panel, transposed: bool, 
         texts = packed[first // 4 : first // 4 + count]
         at = to.at(w, own, first, 0) if transposed else to.at(w, own, 0, 2 * first)
         ptx = f"stmatrix.sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16"
-        args = [at.held, *(("i32", x) for x in texts)]
+        args = [at.operand, *(("i32", x) for x in texts)]
         w.asm(f"{ptx} {at.ptx(0)}, {{{operands(1, count)}}};", args)
 
 
@@ -177,8 +177,8 @@ def convert_clear_panels(c: Context, op: ClearPanels) -> None:
     w, shared = c.w, c.shared(op.shared)
     base = w.add(c.item(shared, c.state(op.state).stage), shared.offset + op.offset)
     bytes = op.rows * op.columns * DTYPES[op.dtype].bytes
-    own = w.multiply(w.binary("and", "i32", c.threads.tid, THREADS - 1), PIECE)
-    with w.counted_loop("clear", "0", bytes, THREADS * PIECE) as start:
+    own = w.multiply(w.binary("and", "i32", c.threads.tid, THREADS - 1), CHUNK)
+    with w.counted_loop("clear", "0", bytes, THREADS * CHUNK) as start:
         place = w.add(own, start)
         with w.where(w.compare("slt", place, bytes)):
             _clear(c, op, At(w.add(base, place)), place)
@@ -197,8 +197,8 @@ def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
     along = w.binary("urem", "i32", w.binary("xor", "i32", place, bits), span)
     before = w.multiply(w.binary("udiv", "i32", place, panel), span // width)
     element = w.add(before, w.binary("udiv", "i32", along, width))
-    with w.where(_is_outside(c, op, element, PIECE // width)):
-        for i in range(PIECE // width):
+    with w.where(_is_outside(c, op, element, CHUNK // width)):
+        for i in range(CHUNK // width):
             at = At(to.base, to.offset + i * width)
             with w.where(_is_outside(c, op, w.add(element, i), 1)):
                 inline_ptx.store_shared(w, at, 8 * width, ["0"])
@@ -213,4 +213,4 @@ def _is_outside(c: Context, op: ClearPanels, at: str, num: int) -> str:
 
 def convert_allocate_shared(c: Context, op: ops.AllocateShared) -> None:
     kind = op.result.type_as(Shared)
-    c.held[op.result] = SharedAt(mbarrier.placed(op), kind.bytes, kind.num, op.label)
+    c.values[op.result] = SharedAt(mbarrier.placed(op), kind.bytes, kind.num, op.label)

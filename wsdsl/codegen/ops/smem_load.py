@@ -34,7 +34,7 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
         base = w.add(base, more)
     at = At(base, shared.offset + op.offset)
     if op.swizzle in PACKED_SPAN:
-        c.held[op.result] = of_packed(c, dtype, shape, _packed(c, op, at, dtype, columns))
+        c.values[op.result] = of_packed(c, dtype, shape, _packed(c, op, at, dtype, columns))
         return
     if rows == 1:
         texts = _line(c, at, dtype, columns)
@@ -47,11 +47,11 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     if dtype.bits == 32 or is_packed(dtype, columns):
         if dtype.name in ("f32", "tf32"):
             texts = [from_bits(w, text, dtype) for text in texts]
-        c.held[op.result] = Registers(dtype, *shape, tuple(texts))
+        c.values[op.result] = Registers(dtype, *shape, tuple(texts))
     elif dtype.bits == 8:
-        c.held[op.result] = from_elements(w, dtype, shape, bools_of(w, texts, dtype))
+        c.values[op.result] = from_elements(w, dtype, shape, bools_of(w, texts, dtype))
     else:
-        c.held[op.result] = _of_pairs(w, dtype, shape, texts)
+        c.values[op.result] = _of_pairs(w, dtype, shape, texts)
 
 
 def _of_pairs(w: Writer, dtype: DType, shape: Shape, texts: Sequence[str]) -> Registers:
@@ -104,7 +104,7 @@ def _matrices(c: Context, op: LoadPanels, at: At, columns: int) -> list[str]:
         count = 4 if 16 * (i + 1) <= columns else 2
         place = At(w.binary("xor", "i32", own, byte) if byte else own, at.offset + panel)
         ptx = f"ldmatrix.sync.aligned.m8n8.x{count}.shared.b16 {{{operands(0, count)}}}"
-        texts += w.asm(f"{ptx}, {place.ptx(count)};", [place.held], ["i32"] * count)
+        texts += w.asm(f"{ptx}, {place.ptx(count)};", [place.operand], ["i32"] * count)
     return texts
 
 

@@ -32,7 +32,7 @@ PAIRS = "21520", "30258"
 """0x5410 and 0x7632: the lower and the upper halves of two words."""
 BYTES = "20800", "29538"
 """0x5140 and 0x7362: the bytes of two words, interleaved; their lower and their upper halves."""
-TURN = GROUPS * VECTOR
+EXCHANGED = GROUPS * VECTOR
 """Bytes of a line that may be exchanged."""
 
 
@@ -55,19 +55,19 @@ class _Lines:
         """The address `line` lines and `byte` bytes on; no bit of `byte` is set in the thread's
         first byte.
         """
-        low = byte % TURN
-        base = self._once((self._turn(line), low), lambda: self._address(line, low))
+        low = byte % EXCHANGED
+        base = self._once((self._pattern(line), low), lambda: self._address(line, low))
         return At(base, self.place.offset + line * self.line_bytes + byte - low)
 
     def _address(self, line: int, low: int) -> str:
         w = self.w
-        byte = self._once(self._turn(line), lambda: self._exchanged(line))
+        byte = self._once(self._pattern(line), lambda: self._exchanged(line))
         byte = w.binary("xor", "i32", byte, low) if low else byte
         first = self._once("first", lambda: w.multiply(self.line, self.line_bytes))
         return w.add(self.place.base, w.add(first, byte))
 
-    def _turn(self, line: int) -> int:
-        """Lines of the same are exchanged alike."""
+    def _pattern(self, line: int) -> int:
+        """The phase of a line in the exchange pattern: equal phases have equal exchanges."""
         among, step = exchanged(self.line_bytes, self.step), max(1, self.step)
         return line % (among * step) // math.gcd(self.unit, step)
 
@@ -107,34 +107,34 @@ def convert_store_transposed(c: Context, op: StoreTransposed) -> None:
 
 def _down_columns(w: Writer, part: Registers, height: int) -> list[tuple[int, str]]:
     """For each column, `height` adjacent rows in one register, with the first one's element."""
-    vector, held, size = part.lanes.vector, part.lanes.held(part.rows), part.dtype.bytes
+    vector, value, size = part.lanes.vector, part.lanes.held(part.rows), part.dtype.bytes
     count = num_elements(*part.shape)
-    firsts = [e for e in range(0, count, vector) if e // vector % held % height == 0]
+    firsts = [e for e in range(0, count, vector) if e // vector % value % height == 0]
     if size == 2 and height == 2 and vector > 1:
-        pairs, made = packed_pairs(w, part), list[tuple[int, str]]()
+        pairs, results = packed_pairs(w, part), list[tuple[int, str]]()
         for e in (e for first in firsts for e in range(first, first + vector, 2)):
             two = pairs[e // 2], pairs[(e + vector) // 2]
-            made += [(e + i, pick_bytes(w, *two, PAIRS[i])) for i in (0, 1)]
-        return made
+            results += [(e + i, pick_bytes(w, *two, PAIRS[i])) for i in (0, 1)]
+        return results
     if height == WORD and vector >= WORD and is_packed(part.dtype, part.columns):
         words = [joined(w, part.texts[i : i + 2]) for i in range(0, len(part.texts), 2)]
-        made = []
+        results = []
         for e in (e for first in firsts for e in range(first, first + vector, WORD)):
             rows = [words[(e + i * vector) // WORD] for i in range(WORD)]
-            made += [(e + i, text) for i, text in enumerate(_turned(w, rows))]
-        return made
+            results += [(e + i, text) for i, text in enumerate(_transposed(w, rows))]
+        return results
     texts = [to_bits(w, x, part.dtype) for x in fragment_registers.elements(w, part)]
     each = [e for first in firsts for e in range(first, first + vector)]
     return [(e, _joined(w, [texts[e + i * vector] for i in range(height)], size)) for e in each]
 
 
-def _turned(w: Writer, rows: list[str]) -> list[str]:
+def _transposed(w: Writer, rows: list[str]) -> list[str]:
     """Four words of four bytes, as columns."""
-    made = list[str]()
+    results = list[str]()
     for half in BYTES:
         upper, lower = (pick_bytes(w, rows[i], rows[i + 1], half) for i in (0, 2))
-        made += [pick_bytes(w, upper, lower, pair) for pair in PAIRS]
-    return made
+        results += [pick_bytes(w, upper, lower, pair) for pair in PAIRS]
+    return results
 
 
 def _joined(w: Writer, texts: list[str], size: int) -> str:

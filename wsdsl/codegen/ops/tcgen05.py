@@ -30,19 +30,19 @@ LANE, WARP_LANES = 16, 21
 
 def convert_tcgen05_alloc(c: Context, op: ops.Tcgen05Alloc) -> None:
     at, columns = At(c.smem, placed(op)), op.result.type_as(TensorMemory).columns
-    c.held[op.result] = SharedAt(placed(op), 4, 1, "tensor memory", columns)
+    c.values[op.result] = SharedAt(placed(op), 4, 1, "tensor memory", columns)
     with c.w.where(_is_first_warp(c)):
         group = f"cta_group::{op.cta_group}"
         ptx = f"tcgen05.alloc.{group}.sync.aligned.shared::cta.b32 {at.ptx(0)}, "
-        c.w.asm(f"{ptx}{columns};", [at.held])
+        c.w.asm(f"{ptx}{columns};", [at.operand])
         c.w.asm(f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned;")
 
 
 def convert_tcgen05_dealloc(c: Context, op: ops.Tcgen05Dealloc) -> None:
-    held = c.shared(op.memory)
+    value = c.shared(op.memory)
     with c.w.where(_is_first_warp(c)):
-        base = inline_ptx.load_shared(c.w, At(c.smem, held.offset))
-        ptx = f"tcgen05.dealloc.cta_group::{op.cta_group}.sync.aligned.b32 $0, {held.arrivals};"
+        base = inline_ptx.load_shared(c.w, At(c.smem, value.offset))
+        ptx = f"tcgen05.dealloc.cta_group::{op.cta_group}.sync.aligned.b32 $0, {value.arrivals};"
         c.w.asm(ptx, [("i32", base)])
 
 
@@ -55,13 +55,13 @@ def _is_first_warp(c: Context) -> str:
 def convert_tmem_columns(c: Context, op: ops.TmemColumns) -> None:
     base = inline_ptx.load_shared(c.w, At(c.smem, c.shared(op.memory).offset))
     kind = op.result.type_as(Columns)
-    c.held[op.result] = ColumnsAt(c.w.add(base, op.first), kind.columns, kind.num)
+    c.values[op.result] = ColumnsAt(c.w.add(base, op.first), kind.columns, kind.num)
 
 
 def _address(c: Context, sums: Value, state: Value, column: int) -> str:
-    held = c.columns(sums)
-    stage = "0" if held.num == 1 else c.state(state).stage
-    item = held.base if held.num == 1 else c.w.add(held.base, c.w.multiply(stage, held.columns))
+    value = c.columns(sums)
+    stage = "0" if value.num == 1 else c.state(state).stage
+    item = value.base if value.num == 1 else c.w.add(value.base, c.w.multiply(stage, value.columns))
     return c.w.add(item, column)
 
 
@@ -73,8 +73,8 @@ def convert_tcgen05_mma(c: Context, op: ops.Tcgen05Mma) -> None:
     steps = len(issued)
     a, b = None if op.a_state else c.descriptor(op.a), c.descriptor(op.b)
     sides = [(b, op.b_k_major), *([] if a is None else [(a, op.a_k_major)])]
-    for held, k_major in sides:
-        check_descriptor(held, k_major, steps, op)
+    for value, k_major in sides:
+        check_descriptor(value, k_major, steps, op)
     address = _address(c, op.sums, op.state, op.column)
     lines = [
         ".reg .b32 la, lb, ha, hb, how, sa, sb;",
@@ -88,19 +88,19 @@ def convert_tcgen05_mma(c: Context, op: ops.Tcgen05Mma) -> None:
         args.append(("i32", _address(c, op.scales, op.scale_state, 0)))
     accumulate = c.scalar(op.accumulate).text
     first = {"true": "1", "false": "0"}.get(accumulate, f"${len(args)}")
-    for i, made in enumerate(issued):
-        scales = (made.a_scale, made.b_scale) if made.is_scaled else ()
+    for i, result in enumerate(issued):
+        scales = (result.a_scale, result.b_scale) if result.is_scaled else ()
         lines += [
             f"add.s32 la, $1, {a.steps[i] if a is not None else i * op.a_columns // steps};",
             *([] if a is None else ["mov.b64 a, {la, ha};"]),
             f"add.s32 lb, $2, {b.steps[i]};",
             "mov.b64 b, {lb, hb};",
-            f"mov.b32 how, {made.descriptor};",
+            f"mov.b32 how, {result.descriptor};",
             *(f"add.s32 {name}, $3, {at};" for name, at in zip(("sa", "sb"), scales, strict=False)),
         ]
         shown = ", [sa], [sb]" if scales else ""
         left = "[la]" if a is None else "a"
-        group = f"cta_group::{op.cta_group}.kind::{made.kind}"
+        group = f"cta_group::{op.cta_group}.kind::{result.kind}"
         ptx = f"tcgen05.mma.{group} [$0], {left}, b, how{shown}"
         lines.append(f"{ptx}, {first if i == 0 else 1};")
     if first[0] == "$":
@@ -108,18 +108,18 @@ def convert_tcgen05_mma(c: Context, op: ops.Tcgen05Mma) -> None:
     c.w.asm("{\n" + "\n".join(lines) + "\n}", args)
 
 
-def _high(held: Descriptor) -> int:
-    return held.high | VERSION
+def _high(value: Descriptor) -> int:
+    return value.high | VERSION
 
 
 def convert_tcgen05_commit(c: Context, op: ops.Tcgen05Commit) -> None:
     at, comment = item_at(c, op.barriers, op.state), c.shared(op.barriers).comment
     ptx = f"tcgen05.commit.cta_group::{op.cta_group}.mbarrier::arrive::one.shared::cluster"
     if op.multicast is None:
-        c.w.asm(f"{ptx}.b64 {at.ptx(0)}; {comment}", [at.held])
+        c.w.asm(f"{ptx}.b64 {at.ptx(0)}; {comment}", [at.operand])
         return
     mask = c.w.value(f"trunc i32 {c.scalar(op.multicast).text} to i16")
-    args = [at.held, ("i16", mask)]
+    args = [at.operand, ("i16", mask)]
     c.w.asm(f"{ptx}.multicast::cluster.b64 {at.ptx(0)}, $1; {comment}", args)
 
 
@@ -130,10 +130,10 @@ def convert_tcgen05_ld(c: Context, op: ops.Tcgen05Ld) -> None:
     type, texts = register_type(kind.dtype, kind.columns), list[str]()
     for at, width in at_once(kind.columns):
         count = width // 2
-        held = f"{{{operands(0, count)}}}"
-        ptx = f"tcgen05.ld.sync.aligned.16x256b.x{width // 8}.b32 {held}, [${count}];"
+        value = f"{{{operands(0, count)}}}"
+        ptx = f"tcgen05.ld.sync.aligned.16x256b.x{width // 8}.b32 {value}, [${count}];"
         texts += c.w.asm(ptx, [("i32", c.w.add(address, at))], [type] * count)
-    c.held[op.result] = Registers(kind.dtype, kind.rows, kind.columns, ACCUMULATOR, tuple(texts))
+    c.values[op.result] = Registers(kind.dtype, kind.rows, kind.columns, ACCUMULATOR, tuple(texts))
 
 
 def _of_half(c: Context, address: str, op: ops.Tcgen05Ld | ops.Tcgen05St) -> str:
@@ -153,19 +153,19 @@ def convert_tcgen05_st(c: Context, op: ops.Tcgen05St) -> None:
     for at, width in at_once(op.width):
         times = width // STORED[shape]
         own, texts = texts[: width // 2], texts[width // 2 :]
-        held = f"{{{operands(1, len(own))}}}"
-        ptx = f"tcgen05.st.sync.aligned.{shape}.x{times}.b32 [$0], {held};"
+        operand = f"{{{operands(1, len(own))}}}"
+        ptx = f"tcgen05.st.sync.aligned.{shape}.x{times}.b32 [$0], {operand};"
         c.w.asm(ptx, [("i32", c.w.add(address, at)), *((type, text) for text in own)])
 
 
 def convert_tcgen05_wait_ld(c: Context, op: ops.Tcgen05WaitLd) -> None:
     """The registers pass through: nothing reads them before."""
     loads = [c.registers(load) for load in op.loads]
-    held = [(register_type(x.dtype, x.columns), text) for x in loads for text in x.texts]
-    ptx, types = "tcgen05.wait::ld.sync.aligned;", [type for type, _ in held]
-    texts = iter(c.w.asm(ptx, held, types, tied=range(len(held))))
+    values = [(register_type(x.dtype, x.columns), text) for x in loads for text in x.texts]
+    ptx, types = "tcgen05.wait::ld.sync.aligned;", [type for type, _ in values]
+    texts = iter(c.w.asm(ptx, values, types, tied=range(len(values))))
     for value, load in zip(op.result, loads, strict=True):
-        c.held[value] = Registers(load.dtype, *load.shape, tuple(islice(texts, len(load.texts))))
+        c.values[value] = Registers(load.dtype, *load.shape, tuple(islice(texts, len(load.texts))))
 
 
 def convert_tcgen05_cp(c: Context, op: ops.Tcgen05Cp) -> None:
@@ -222,8 +222,8 @@ def convert_store_scale_factors(c: Context, op: ops.StoreScaleFactors) -> None:
         column = columns.start
         for count in s.stored_at_once(len(columns)):
             own, texts = texts[:count], texts[count:]
-            held = f"{{{operands(1, count)}}}"
-            ptx = f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [$0], {held};"
+            value = f"{{{operands(1, count)}}}"
+            ptx = f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [$0], {value};"
             w.asm(ptx, [("i32", x) for x in (w.add(address, column), *own)])
             column += count
 

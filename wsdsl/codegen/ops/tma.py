@@ -22,7 +22,7 @@ def convert_tma_load(c: Context, op: TmaLoad) -> None:
     to = At(item, shared.offset + op.offset)
     map, coordinates = _box(c, op)
     barrier, rank = item_at(c, op.barriers, op.state), len(coordinates)
-    args = [to.held, ("ptr", map), barrier.held, *(("i32", x) for x in coordinates)]
+    args = [to.operand, ("ptr", map), barrier.operand, *(("i32", x) for x in coordinates)]
     kind, mask, on = "", "", barrier.ptx(2)
     if op.multicast is not None:
         kind, mask = ".multicast::cluster", f", ${len(args)}"
@@ -79,17 +79,17 @@ def _store_box(c: Context, op: TmaStore, at: Sequence[str], source: At, pred: st
         f"{'.add' if op.accumulate else ''}.bulk_group "
         f"[$1, {{{operands(3, rank)}}}], {source.ptx(0)};"
     )
-    c.w.asm(ptx, [source.held, ("ptr", map), ("i1", pred), *(("i32", x) for x in reversed(at))])
+    c.w.asm(ptx, [source.operand, ("ptr", map), ("i1", pred), *(("i32", x) for x in reversed(at))])
 
 
 def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]) -> None:
     """Copy the lines before the last one from a warp's part at `source`."""
-    w, made = c.w, c.made[op.map]
-    assert isinstance(made, MakeTensorMap)
-    size = made.tensor.as_tensor.dtype.size(math.prod(made.box))
+    w, map = c.w, c.definers[op.map]
+    assert isinstance(map, MakeTensorMap)
+    size = map.tensor.as_tensor.dtype.size(math.prod(map.box))
     shared, at = op.row_dim == op.line_dim, list(coordinates)
     num = op.part_bytes // size if shared else op.lines // WIDTH_STEP
-    step = num * WIDTH_STEP if shared else made.box[op.row_dim]
+    step = num * WIDTH_STEP if shared else map.box[op.row_dim]
     before = w.multiply(c.threads.warp, step)
     at[op.row_dim] = w.add(at[op.row_dim], before)
     end = str(op.lines)
@@ -105,7 +105,7 @@ def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]
 
 
 def convert_make_tensor_map(c: Context, op: MakeTensorMap) -> None:
-    c.held[op.result] = next(c.maps)
+    c.values[op.result] = next(c.maps)
 
 
 def convert_tma_store_commit(c: Context, _: ops.TmaStoreCommit) -> None:

@@ -26,22 +26,22 @@ UNDEFINED = "undef"
 
 def convert_smem_descriptor(c: Context, op: ops.SmemDescriptor) -> None:
     w, shared = c.w, c.shared(op.shared)
-    held = layout_of(op)
+    value = layout_of(op)
     address = c.item(shared, c.state(op.state).stage)
     if op.start is not None:
         start = c.scalar(op.start)
-        if isinstance(start.known, int) and start.known % held.start_unit:
+        if isinstance(start.known, int) and start.known % value.start_unit:
             raise CompileError(
                 f"WS0616 a wgmma operand cannot start {start.known} elements into its tile",
                 op.loc,
-                f"start at a multiple of {held.start_unit} for swizzle {op.swizzle}",
+                f"start at a multiple of {value.start_unit} for swizzle {op.swizzle}",
             )
-        address = w.add(address, w.multiply(start.text, held.per_start))
+        address = w.add(address, w.multiply(start.text, value.per_start))
     address = w.add(address, shared.offset + op.offset)
     field = w.binary("and", "i32", w.binary("lshr", "i32", address, 4), START_MASK)
-    low = w.binary("or", "i32", field, held.leading >> 4 << 16)
-    steps = tuple(step >> 4 for step in held.steps)
-    c.held[op.result] = Descriptor(low, held.high, steps, op.k_major)
+    low = w.binary("or", "i32", field, value.leading >> 4 << 16)
+    steps = tuple(step >> 4 for step in value.steps)
+    c.values[op.result] = Descriptor(low, value.high, steps, op.k_major)
 
 
 def convert_empty_accumulator(c: Context, op: ops.EmptyAccumulator) -> None:
@@ -49,7 +49,7 @@ def convert_empty_accumulator(c: Context, op: ops.EmptyAccumulator) -> None:
     count = num_registers(kind.dtype, *shape_of(kind))
     # Undefined on purpose: writing zeros here would be moves, and serialize wgmma.
     texts = c.w.registers(count) if op.result in c.named else (UNDEFINED,) * count
-    c.held[op.result] = Registers(kind.dtype, *shape_of(kind), texts)
+    c.values[op.result] = Registers(kind.dtype, *shape_of(kind), texts)
 
 
 def convert_wgmma_fence(c: Context, op: ops.WgmmaFence) -> None:
@@ -57,8 +57,8 @@ def convert_wgmma_fence(c: Context, op: ops.WgmmaFence) -> None:
     c.w.call("llvm.nvvm.wgmma.fence.sync.aligned", "void")
 
 
-def check_descriptor(held: Descriptor, k_major: bool, steps: int, op: Op) -> None:
-    if held.k_major != k_major or len(held.steps) < steps:
+def check_descriptor(value: Descriptor, k_major: bool, steps: int, op: Op) -> None:
+    if value.k_major != k_major or len(value.steps) < steps:
         message = f"WS0617 an operand of {op_name(type(op))} differs in layout or size"
         raise CompileError(message, op.loc, IR_HINT)
 
@@ -98,7 +98,7 @@ def convert_wgmma(c: Context, op: ops.Wgmma) -> None:
         c.w.asm(*product.ptx(0))
     else:
         texts = wgmma_ptx.wgmma(c.w, product, acc.texts)
-        c.held[op.result] = Registers(acc.dtype, *acc.shape, texts)
+        c.values[op.result] = Registers(acc.dtype, *acc.shape, texts)
 
 
 def convert_wgmma_commit(c: Context, op: ops.WgmmaCommit) -> None:
@@ -107,23 +107,23 @@ def convert_wgmma_commit(c: Context, op: ops.WgmmaCommit) -> None:
         return
     group, c.group = c.group, None
     sums = group.emit(c.w)
-    c.held |= {value: sums[place] for value, place in group.results.items()}
+    c.values |= {value: sums[place] for value, place in group.results.items()}
 
 
 def convert_wgmma_wait(c: Context, op: ops.WgmmaWait) -> None:
     waited = [c.registers(c.named.get(a, a)) for a in op.accumulators]
     kept = [x for v in op.fragments for x in texts_of(c.w, c.registers(v))]
     # Sums whose zeros are written first are read after that.
-    read = [() if value in c.zeroed else held.texts for value, held in zip(op.result, waited)]
+    read = [() if value in c.zeroed else operand.texts for value, operand in zip(op.result, waited)]
     accumulators = [
-        (register_type(held.dtype, held.columns), x)
-        for held, own in zip(waited, read, strict=True)
+        (register_type(operand.dtype, operand.columns), x)
+        for operand, own in zip(waited, read, strict=True)
         for x in own
     ]
     wait = wgmma_ptx.wgmma_wait_named if c.named else wgmma_ptx.wgmma_wait
     texts = iter(wait(c.w, op.pending, accumulators, kept))
-    for value, held, own in zip(op.result, waited, read, strict=True):
-        c.held[value] = Registers(held.dtype, *held.shape, tuple(islice(texts, len(own))))
+    for value, operand, own in zip(op.result, waited, read, strict=True):
+        c.values[value] = Registers(operand.dtype, *operand.shape, tuple(islice(texts, len(own))))
 
 
 def convert_zero_unless(c: Context, op: ops.ZeroUnless) -> None:
@@ -136,29 +136,29 @@ def convert_zero_unless(c: Context, op: ops.ZeroUnless) -> None:
         texts = wgmma_ptx.zero_named_unless(c.w, cond.text, type, c.registers(source).texts)
     else:
         texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
-    c.held[op.result] = Registers(x.dtype, *x.shape, texts)
+    c.values[op.result] = Registers(x.dtype, *x.shape, texts)
 
 
-def made_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
+def operands_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
     """By the id of a fence (all fences are equal): the registers that wgmmas after it read."""
-    made = kernel.definers
-    found: dict[int, dict[Value, None]] = {}
+    result = kernel.definers
+    results: dict[int, dict[Value, None]] = {}
     fence: WgmmaFence | None = None
     for op in kernel.of(WgmmaFence, Wgmma):
         if isinstance(op, WgmmaFence):
             fence = op
         elif isinstance(op.a.type, Fragment) and fence is not None:
-            found.setdefault(id(fence), {}).update(dict.fromkeys(registers_of(op.a, made)))
-    return {key: tuple(values) for key, values in found.items()}
+            results.setdefault(id(fence), {}).update(dict.fromkeys(registers_of(op.a, result)))
+    return {key: tuple(values) for key, values in results.items()}
 
 
 def pin_operands(c: Context, op: WgmmaFence) -> None:
     """The same registers go on from here: a copy would escape the wait that keeps them."""
-    values = [v for v in c.before_fences.get(id(op), ()) if v in c.held]
+    values = [v for v in c.before_fences.get(id(op), ()) if v in c.values]
     texts = [x for v in values for x in texts_of(c.w, c.registers(v))]
     if texts:
         wgmma_ptx.pin(c.w, texts)
 
 
 def convert_as_accumulator(c: Context, op: ops.AsAccumulator) -> None:
-    c.held[op.result] = c.registers(op.x)
+    c.values[op.result] = c.registers(op.x)
