@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses.gmem_addresses import Addresses
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS, from_bits, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, from_elements, texts_of
-from wsdsl.codegen.inline_ptx import Global
+from wsdsl.codegen.inline_ptx import Global, add_global, load_global_vector, store_global
 from wsdsl.codegen.llvm_types import dtype_and_shape, num_elements
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.ir.hardware.packed_layout import block_bytes
@@ -22,7 +21,7 @@ from wsdsl.ir.types import THREADS, DType, Value
 def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Registers:
     results: list[str] = []
     for at, pred in _blocks(c, op.tensor, op.index, shape):
-        texts = inline_ptx.load_global_vector(c.w, at, 32, 4, pred)
+        texts = load_global_vector(c.w, at, 32, 4, pred)
         results += [from_bits(c.w, text, dtype) for text in texts]
     return from_elements(c.w, dtype, shape, results)
 
@@ -33,12 +32,12 @@ def store_blocks(c: Context, op: StoreGlobal, value: Registers) -> None:
     for i, (at, pred) in enumerate(_blocks(c, op.tensor, op.index, value.shape)):
         own = texts[HELD * i : HELD * i + HELD]
         if not op.accumulate:
-            inline_ptx.store_global(w, at, 32, own, pred)
+            store_global(w, at, 32, own, pred)
             continue
         each = 1 if dtype.is_integer else HELD
         for e in range(0, HELD, each):
             to = Global(at.base, at.offset + 4 * e)
-            inline_ptx.add_global(w, to, REDUCTIONS[dtype.name], 32, own[e : e + each], pred)
+            add_global(w, to, REDUCTIONS[dtype.name], 32, own[e : e + each], pred)
 
 
 def _blocks(
@@ -88,7 +87,7 @@ def packed_words(c: Context, op: LoadGlobal, addresses: Addresses, constant: boo
         pred = addresses.condition(elements * block)
         for vector in range(0, size, THREADS * TMA_ALIGN):
             place = Global(pointer, size * block + vector)
-            words += inline_ptx.load_global_vector(w, place, 32, 4, pred, constant)
+            words += load_global_vector(w, place, 32, 4, pred, constant)
     return words
 
 

@@ -7,13 +7,12 @@ from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.value_registers import Scalar, SharedAt
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir import ops
 from wsdsl.ir.op import Value
-from wsdsl.ir.ops import Tcgen05Alloc
+from wsdsl.ir.ops import AllocateMbarriers, AllocateShared, Tcgen05Alloc
 from wsdsl.ir.printer import IR_HINT
 
 
-def placed(op: ops.AllocateMbarriers | ops.AllocateShared | Tcgen05Alloc) -> int:
+def placed(op: AllocateMbarriers | AllocateShared | Tcgen05Alloc) -> int:
     if op.offset < 0:
         label = "tensor memory" if isinstance(op, Tcgen05Alloc) else op.label
         raise CompileError(f"WS0605 `{label}` has no offset", op.loc, IR_HINT)

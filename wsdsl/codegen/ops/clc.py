@@ -5,8 +5,7 @@ from __future__ import annotations
 from wsdsl.codegen.addresses.smem_addresses import item_at
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.value_registers import Scalar
-from wsdsl.ir import ops
-from wsdsl.ir.ops import NOTHING_LEFT
+from wsdsl.ir.ops import NOTHING_LEFT, ClcQueryCancel, ClcTryCancel
 from wsdsl.ir.types import I32
 
 # Cluster launch control (CLC).
@@ -16,14 +15,14 @@ ASK = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::
 QUERY = "clusterlaunchcontrol.query_cancel"
 
 
-def convert_clc_try_cancel(c: Context, op: ops.ClcTryCancel) -> None:
+def convert_clc_try_cancel(c: Context, op: ClcTryCancel) -> None:
     to, on = item_at(c, op.shared, op.state), item_at(c, op.barriers, op.state)
     many = ".multicast::cluster::all" if op.ctas > 1 else ""
     ptx = f"{ASK}{many}.b128 {to.ptx(0)}, {on.ptx(1)}; {c.shared(op.shared).comment}"
     c.w.asm(ptx, [to.operand, on.operand])
 
 
-def convert_clc_query_cancel(c: Context, op: ops.ClcQueryCancel) -> None:
+def convert_clc_query_cancel(c: Context, op: ClcQueryCancel) -> None:
     """The answer has the index of the cluster's first CTA."""
     at, w, shift = item_at(c, op.shared, op.state), c.w, op.ctas.bit_length() - 1
     ptx = (

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses.smem_addresses import item_at
 from wsdsl.codegen.arithmetic.bits import from_bits, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, from_elements
-from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.inline_ptx import At, load_shared_words, store_remote
 from wsdsl.codegen.llvm_types import dtype_and_shape
 from wsdsl.ir.ops import BLOCK_BYTES, BLOCK_COLUMNS, HELD, HELD_BYTES, ReceiveFragment, SendFragment
 
@@ -20,7 +19,7 @@ def convert_send_fragment(c: Context, op: SendFragment) -> None:
     barrier, cta = item_at(c, op.barriers, op.state), c.scalar(op.cta).text
     comment = c.shared(op.barriers).comment
     for i, at in enumerate(_shared_blocks(c, op, value.columns)):
-        inline_ptx.store_remote(w, at, barrier, cta, texts[HELD * i : HELD * i + HELD], comment)
+        store_remote(w, at, barrier, cta, texts[HELD * i : HELD * i + HELD], comment)
 
 
 def convert_receive_fragment(c: Context, op: ReceiveFragment) -> None:
@@ -28,7 +27,7 @@ def convert_receive_fragment(c: Context, op: ReceiveFragment) -> None:
     dtype, shape = dtype_and_shape(op.result.type)
     results: list[str] = []
     for at in _shared_blocks(c, op, shape[1]):
-        results += [from_bits(w, x, dtype) for x in inline_ptx.load_shared_words(w, at)]
+        results += [from_bits(w, x, dtype) for x in load_shared_words(w, at)]
     c.define(op.result, from_elements(w, dtype, shape, results))
 
 

@@ -10,11 +10,10 @@ from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import cut_columns, iota, texts_of
 from wsdsl.codegen.llvm_types import shape_of
 from wsdsl.codegen.value_registers import Registers
-from wsdsl.ir import ops
-from wsdsl.ir.ops import ConvertLayout, is_same_registers
+from wsdsl.ir.ops import ConvertLayout, Iota, Join, Slice, is_same_registers
 
 
-def convert_join(c: Context, op: ops.Join) -> None:
+def convert_join(c: Context, op: Join) -> None:
     parts = [c.registers(part) for part in op.parts]
     texts = tuple(text for part in parts for text in texts_of(c.w, part))
     whole = parts[0].shape._replace(columns=sum(part.columns for part in parts))
@@ -50,10 +49,10 @@ def _by_four_columns(c: Context, pairs: Sequence[str]) -> tuple[str, ...]:
     return tuple(results)
 
 
-def convert_slice(c: Context, op: ops.Slice) -> None:
+def convert_slice(c: Context, op: Slice) -> None:
     c.values[op.result] = cut_columns(c.registers(op.x), op.start, op.result.as_fragment.columns)
 
 
-def convert_iota(c: Context, op: ops.Iota) -> None:
+def convert_iota(c: Context, op: Iota) -> None:
     shape = shape_of(op.result.as_fragment)
     c.values[op.result] = iota(c, c.scalar(op.start), shape, op.apart)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsdsl.codegen import fragment_registers, inline_ptx
+from wsdsl.codegen import fragment_registers
 from wsdsl.codegen.addresses.block_access import load_blocks, packed_words
 from wsdsl.codegen.addresses.byte_vectors import load_byte_words
 from wsdsl.codegen.addresses.gmem_addresses import Addresses
@@ -10,13 +10,15 @@ from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.addresses.vector_access import load_vectors
 from wsdsl.codegen.arithmetic.bits import from_bits, halves_of_word
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import Global
+from wsdsl.codegen.inline_ptx import Global, load_global, load_global_vector
 from wsdsl.codegen.llvm_types import dtype_and_shape, is_packed, num_elements
 from wsdsl.codegen.ops.smem_load import of_packed
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.gmem_limits import L2_LINE
 from wsdsl.ir.ops import LoadGlobal, PrefetchTile, StoreGlobal
+from wsdsl.ir.hardware.gmem import L2_LINE
+from wsdsl.ir.ops import AllocateGlobal, LoadGlobal, PrefetchTile, StoreGlobal
 from wsdsl.ir.types import THREADS, Fragment
 
 
@@ -69,7 +71,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
             both, first = pair_conditions(c, addresses, e)
             at, num = addresses.at(e), 1 if bits == 16 or is_packed(dtype, shape[1]) else 2
             load = w, at, 2 * bits // num, num, both, constant
-            pair = inline_ptx.load_global_vector(*load, first=first)
+            pair = load_global_vector(*load, first=first)
             if num == 1:
                 packed += pair
             else:
@@ -84,9 +86,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
         for e in range(num_elements(*shape)):
             key = at, pred = addresses.at(e), addresses.condition(e)
             if key not in known:
-                known[key] = from_bits(
-                    w, inline_ptx.load_global(w, at, bits, pred, constant, row), dtype
-                )
+                known[key] = from_bits(w, load_global(w, at, bits, pred, constant, row), dtype)
             results.append(known[key])
     c.define(op.result, fragment_registers.from_elements(w, dtype, shape, results))
 
@@ -96,7 +96,7 @@ def _load_nibbles(c: Context, op: LoadGlobal, addresses: Addresses, constant: bo
     w, (dtype, shape) = c.w, dtype_and_shape(op.result.type)
     paired, texts = is_paired(op, c, shape), list[str]()
     for e in range(0, num_elements(*shape), 2 if paired else 1):
-        byte = inline_ptx.load_global(w, addresses.at(e), 8, addresses.condition(e), constant)
+        byte = load_global(w, addresses.at(e), 8, addresses.condition(e), constant)
         wide = w.value(f"zext i16 {byte} to i32")
         if paired:
             texts.append(w.binary("or", "i32", wide, w.binary("shl", "i32", wide, 12)))
@@ -127,5 +127,5 @@ def convert_prefetch_tile(c: Context, op: PrefetchTile) -> None:
         w.asm("@$1 prefetch.global.L2 [$0];", [Global(pointer).operand, ("i1", there)])
 
 
-def convert_allocate_global(c: Context, op: ops.AllocateGlobal) -> None:
+def convert_allocate_global(c: Context, op: AllocateGlobal) -> None:
     """The workspace is a parameter of the kernel."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsdsl.codegen import fragment_registers, inline_ptx
+from wsdsl.codegen import fragment_registers
 from wsdsl.codegen.addresses.block_access import store_blocks
 from wsdsl.codegen.addresses.gmem_addresses import Addresses
 from wsdsl.codegen.addresses.vector_access import WORD, partial_vectors, rare_block
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS, joined, pack_halves, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import join_bytes
-from wsdsl.codegen.inline_ptx import Global
+from wsdsl.codegen.inline_ptx import Global, add_global, store_global
 from wsdsl.codegen.llvm_types import is_packed, num_elements
 from wsdsl.codegen.ops.gmem import is_paired, pair_conditions
 from wsdsl.codegen.value_registers import Registers, Shape
@@ -97,9 +97,9 @@ class GlobalStore:
         if self.op.accumulate:
             dtype = self.kind.dtype
             kind = REDUCTIONS[dtype.name] + ("x2" if bits > dtype.bits else "")
-            inline_ptx.add_global(self.c.w, at, kind, bits, texts, pred)
+            add_global(self.c.w, at, kind, bits, texts, pred)
         else:
-            inline_ptx.store_global(self.c.w, at, bits, texts, pred)
+            store_global(self.c.w, at, bits, texts, pred)
 
     def _texts(self) -> list[str]:
         """The bits of the elements."""
@@ -154,7 +154,7 @@ class GlobalStore:
             low, high = w.binary("and", "i32", low, 15), w.binary("and", "i32", high, 0xF0)
             byte = w.value(f"trunc i32 {w.binary('or', 'i32', low, high)} to i16")
             pred = self.all(self.once, self.addresses.condition(e))
-            inline_ptx.store_global(w, self.addresses.at(e), 8, [byte], pred)
+            store_global(w, self.addresses.at(e), 8, [byte], pred)
 
     def _pair(self, texts: list[str], element: int) -> list[str]:
         """The bits of two adjacent elements: two registers of 32 bits, or one of both."""

@@ -16,13 +16,14 @@ import math
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS
 from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.arithmetic.bits import joined
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.ir.hardware.gmem_limits import COPY_WORD
+from wsdsl.codegen.inline_ptx import At, Global, load_global, load_global_vector, store_shared
+from wsdsl.ir.hardware.gmem import COPY_WORD
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.ops import ThreadLoad
 from wsdsl.ir.types import THREADS, DType
@@ -141,7 +142,7 @@ class _Copy:
             if i == count[0] - 1 and op.rows % self.lines and end == op.rows:
                 there = w.where(w.compare("slt", w.add(place.line, i * self.lines), end))
             with there:
-                inline_ptx.store_shared(w, At(base, offset), 32, words)
+                store_shared(w, At(base, offset), 32, words)
 
     def load(self, start: Global, bytes: int, inside: list[str]) -> list[str]:
         """The words of a chunk; elements beyond the end are 0."""
@@ -150,8 +151,8 @@ class _Copy:
         for i, pred in enumerate(inside):
             at = Global(start.base, start.offset + i * bytes)
             if bytes > COPY_WORD:
-                values += inline_ptx.load_global_vector(w, at, 32, 2, pred, constant)
+                values += load_global_vector(w, at, 32, 2, pred, constant)
             else:
-                values.append(inline_ptx.load_global(w, at, 8 * bytes, pred, constant))
+                values.append(load_global(w, at, 8 * bytes, pred, constant))
         each = max(1, COPY_WORD // bytes)
         return [joined(w, values[i : i + each]) for i in range(0, len(values), each)]

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from functools import reduce
 
-from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS, warp_place
 from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.ir.hardware.gmem_limits import COPY_WORD
+from wsdsl.codegen.inline_ptx import At, Global, add_global, load_shared, store_global
+from wsdsl.ir.hardware.gmem import COPY_WORD
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.ops import ThreadStore
 from wsdsl.record import record
@@ -89,7 +90,7 @@ class _Store:
                 byte = w.multiply(w.add(along, first), bytes)
                 at = w.add(base, self.swizzled(w.add(line, below), span, byte))
                 source = At(at, self.start.offset + below * span)
-                values.append(inline_ptx.load_shared(w, source, 8 * bytes))
+                values.append(load_shared(w, source, 8 * bytes))
             for (below, first), text in zip(part, values, strict=True):
                 pointer, reached = self.box.below(pointer, below - reached), below
                 inside = [w.compare("slt", str(first * per_word), left)]
@@ -117,6 +118,6 @@ class _Store:
     def store(self, to: Global, bytes: int, text: str, pred: str) -> None:
         w, dtype = self.c.w, self.box.dtype
         if self.op.accumulate:
-            inline_ptx.add_global(w, to, REDUCTIONS[dtype.name], dtype.bits, [text], pred)
+            add_global(w, to, REDUCTIONS[dtype.name], dtype.bits, [text], pred)
         else:
-            inline_ptx.store_global(w, to, 8 * bytes, [text], pred)
+            store_global(w, to, 8 * bytes, [text], pred)

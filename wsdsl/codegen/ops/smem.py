@@ -8,20 +8,18 @@ exclusive-or with a constant (along a line) or a constant offset (across 8 lines
 
 from __future__ import annotations
 
-from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS, item_place, swizzled, warp_place
 from wsdsl.codegen.arithmetic.bits import pack_halves
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, join_bytes, texts_of
-from wsdsl.codegen.inline_ptx import At, operands
+from wsdsl.codegen.inline_ptx import At, operands, store_shared
 from wsdsl.codegen.llvm_types import is_packed, scalar_type
 from wsdsl.codegen.ops import mbarrier
 from wsdsl.codegen.value_registers import Registers, SharedAt
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.ops import ClearPanels, StoreShared
+from wsdsl.ir.ops import AllocateShared, ClearPanels, StoreShared
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import DTYPES, THREADS, Shared
 from wsdsl.record import record
@@ -141,7 +139,7 @@ def _store_pairs(c: Context, value: Registers, to: _Panel) -> None:
         for half in (0, 1):
             e = (first // 4 + half) * count
             at = to.at(w, own, 8 * half, first * size)
-            inline_ptx.store_shared(w, at, bits, texts[e : e + count])
+            store_shared(w, at, bits, texts[e : e + count])
 
 
 def _store_elements(c: Context, value: Registers, to: _Panel, byte: str) -> None:
@@ -155,7 +153,7 @@ def _store_elements(c: Context, value: Registers, to: _Panel, byte: str) -> None
             for first in range(0, value.columns, 8):
                 e = first // 8 * 4 + 2 * half + odd
                 at = to.at(w, own, first, 8 * size * half)
-                inline_ptx.store_shared(w, at, value.dtype.bits, texts[e : e + 1])
+                store_shared(w, at, value.dtype.bits, texts[e : e + 1])
 
 
 def _as_bits(w: Writer, value: Registers) -> list[str]:
@@ -191,7 +189,7 @@ def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
     if op.lines:
         line = w.binary("udiv", "i32", w.binary("urem", "i32", place, panel), span)
         with w.where(_is_outside(c, op, line, 1)):
-            inline_ptx.store_shared(w, to, 32, ["0"] * 4)
+            store_shared(w, to, 32, ["0"] * 4)
         return
     bits = w.binary("and", "i32", w.binary("lshr", "i32", place, 3), SWIZZLE_BITS[op.swizzle])
     along = w.binary("urem", "i32", w.binary("xor", "i32", place, bits), span)
@@ -201,7 +199,7 @@ def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
         for i in range(CHUNK // width):
             at = At(to.base, to.offset + i * width)
             with w.where(_is_outside(c, op, w.add(element, i), 1)):
-                inline_ptx.store_shared(w, at, 8 * width, ["0"])
+                store_shared(w, at, 8 * width, ["0"])
 
 
 def _is_outside(c: Context, op: ClearPanels, at: str, num: int) -> str:
@@ -211,6 +209,6 @@ def _is_outside(c: Context, op: ClearPanels, at: str, num: int) -> str:
     return w.binary("or", "i1", before, behind)
 
 
-def convert_allocate_shared(c: Context, op: ops.AllocateShared) -> None:
+def convert_allocate_shared(c: Context, op: AllocateShared) -> None:
     kind = op.result.type_as(Shared)
     c.values[op.result] = SharedAt(mbarrier.placed(op), kind.bytes, kind.num, op.label)

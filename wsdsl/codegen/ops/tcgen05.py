@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from itertools import islice, product
 
-from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses.smem_addresses import item_at, placed
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import At, operands
+from wsdsl.codegen.inline_ptx import At, load_shared, operands
 from wsdsl.codegen.llvm_types import register_type
 from wsdsl.codegen.ops.wgmma import check_descriptor
 from wsdsl.codegen.value_registers import ColumnsAt, Descriptor, Registers, SharedAt
@@ -41,7 +40,7 @@ def convert_tcgen05_alloc(c: Context, op: ops.Tcgen05Alloc) -> None:
 def convert_tcgen05_dealloc(c: Context, op: ops.Tcgen05Dealloc) -> None:
     value = c.shared(op.memory)
     with c.w.where(_is_first_warp(c)):
-        base = inline_ptx.load_shared(c.w, At(c.smem, value.offset))
+        base = load_shared(c.w, At(c.smem, value.offset))
         ptx = f"tcgen05.dealloc.cta_group::{op.cta_group}.sync.aligned.b32 $0, {value.arrivals};"
         c.w.asm(ptx, [("i32", base)])
 
@@ -53,7 +52,7 @@ def _is_first_warp(c: Context) -> str:
 
 
 def convert_tmem_columns(c: Context, op: ops.TmemColumns) -> None:
-    base = inline_ptx.load_shared(c.w, At(c.smem, c.shared(op.memory).offset))
+    base = load_shared(c.w, At(c.smem, c.shared(op.memory).offset))
     kind = op.result.type_as(Columns)
     c.values[op.result] = ColumnsAt(c.w.add(base, op.first), kind.columns, kind.num)
 
@@ -217,7 +216,7 @@ def convert_store_scale_factors(c: Context, op: ops.StoreScaleFactors) -> None:
         mask = None if op.valid is None else _kept(c, c.scalar(op.valid).text, word)
         for base in bases.values():
             within = base.offset + word * (BYTES if op.atoms else s.WORD)
-            text = inline_ptx.load_shared(w, At(base.base, shared.offset + op.offset + within))
+            text = load_shared(w, At(base.base, shared.offset + op.offset + within))
             texts.append(text if mask is None else w.binary("and", "i32", text, mask))
         column = columns.start
         for count in s.stored_at_once(len(columns)):

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wsdsl.ir import ops
-from wsdsl.ir.ops import ANSWER_BYTES, NOTHING_LEFT
+from wsdsl.ir.ops import ANSWER_BYTES, NOTHING_LEFT, ClcQueryCancel, ClcTryCancel
 from wsdsl.simulator.cta import Residents
 from wsdsl.simulator.ops.smem import read_by_warps, read_shared
 from wsdsl.simulator.reference.arithmetic import Array
@@ -49,7 +48,7 @@ class AnswerInFlight(Transfer):
         return np.array(self.answer.found(self.op.ctas), np.int32).view(np.uint8)
 
 
-def clc_try_cancel(wg: Warpgroup, op: ops.ClcTryCancel) -> None:
+def clc_try_cancel(wg: Warpgroup, op: ClcTryCancel) -> None:
     cluster = wg.cta.cluster
     if cluster.refused:
         wg.fail(op, "an earlier CLC response reported that no cluster is left")
@@ -66,7 +65,7 @@ def clc_try_cancel(wg: Warpgroup, op: ops.ClcTryCancel) -> None:
         sent.start(item)
 
 
-def clc_query_cancel(wg: Warpgroup, op: ops.ClcQueryCancel) -> None:
+def clc_query_cancel(wg: Warpgroup, op: ClcQueryCancel) -> None:
     start, item = wg.place(op, ANSWER_BYTES)
     what, region = f"it reads {item}", span(start, ANSWER_BYTES)
     if wg.elected:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wsdsl.ir import ops
 from wsdsl.ir.op import Value
-from wsdsl.ir.ops import BLOCK_COLUMNS, HELD_BYTES
+from wsdsl.ir.ops import BLOCK_COLUMNS, HELD_BYTES, ReceiveFragment, SendFragment
 from wsdsl.simulator.ops.smem import read_shared
 from wsdsl.simulator.reference.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.state.smem_bytes import span
@@ -37,7 +36,7 @@ class SendInFlight(Transfer):
         return self.bytes
 
 
-def send_fragment(wg: Warpgroup, op: ops.SendFragment) -> None:
+def send_fragment(wg: Warpgroup, op: SendFragment) -> None:
     value: Array = wg.get(op.value, op)
     held = np.ascontiguousarray(_in_order_of_threads(value)).view(np.uint8).reshape(-1)
     start, item = wg.place(op, held.size, op.offset + _shift(wg, op, op.shift))
@@ -49,7 +48,7 @@ def send_fragment(wg: Warpgroup, op: ops.SendFragment) -> None:
     sent.start(item, asynchronous=False)
 
 
-def receive_fragment(wg: Warpgroup, op: ops.ReceiveFragment) -> None:
+def receive_fragment(wg: Warpgroup, op: ReceiveFragment) -> None:
     kind = op.result.as_fragment
     size = kind.rows * kind.columns * kind.dtype.bytes
     start, item = wg.place(op, size, op.offset + _shift(wg, op, op.shift))
@@ -72,10 +71,10 @@ def _in_order_of_threads(value: Array) -> Array:
     return warps.transpose(3, 0, 2, 4, 1, 5)
 
 
-def _shift(wg: Warpgroup, op: ops.SendFragment | ops.ReceiveFragment, value: Value | None) -> int:
+def _shift(wg: Warpgroup, op: SendFragment | ReceiveFragment, value: Value | None) -> int:
     return 0 if value is None else int(wg.get(value, op))
 
 
-def _aligned(wg: Warpgroup, op: ops.SendFragment | ops.ReceiveFragment, address: int) -> None:
+def _aligned(wg: Warpgroup, op: SendFragment | ReceiveFragment, address: int) -> None:
     if address % HELD_BYTES:
         wg.fail(op, f"SMEM address {address} is not a multiple of {HELD_BYTES} bytes")

@@ -7,8 +7,7 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.integers import ON_INTEGERS
-from wsdsl.simulator.reference import arithmetic
-from wsdsl.simulator.reference.arithmetic import dtype_of
+from wsdsl.simulator.reference.arithmetic import apply, convert, dtype_of, reinterpret, round_float
 from wsdsl.simulator.reference.fragment_arrays import as_array, finish
 from wsdsl.simulator.warpgroup import Warpgroup
 
@@ -28,24 +27,24 @@ def value_of_map(wg: Warpgroup, op: ops.Map) -> Any:
             made = (made + (1 << 31)) % (1 << 32) - (1 << 31)
         return made
     arrays = [as_array(h, v) for h, v in zip(held, op.args, strict=True)]
-    made = arithmetic.apply(op.fn, arrays, dtype, dtype_of(op.result))
+    made = apply(op.fn, arrays, dtype, dtype_of(op.result))
     return finish(made, op.result)
 
 
 def value_of_cast(wg: Warpgroup, op: ops.Cast) -> Any:
     held = as_array(wg.get(op.x, op), op.x)
-    made = arithmetic.convert(held, dtype_of(op.x), dtype_of(op.result), op.saturate)
+    made = convert(held, dtype_of(op.x), dtype_of(op.result), op.saturate)
     return finish(made, op.result)
 
 
 def value_of_bitcast(wg: Warpgroup, op: ops.Bitcast) -> Any:
     held = as_array(wg.get(op.x, op), op.x)
-    return finish(arithmetic.reinterpret(held, dtype_of(op.x), dtype_of(op.result)), op.result)
+    return finish(reinterpret(held, dtype_of(op.x), dtype_of(op.result)), op.result)
 
 
 def value_of_constant(wg: Warpgroup, op: ops.Constant) -> Any:
     held, dtype = as_array(op.value, op.result), dtype_of(op.result)
-    return (arithmetic.round_float(held, dtype) if dtype.is_float else held).item()
+    return (round_float(held, dtype) if dtype.is_float else held).item()
 
 
 def value_of_full(wg: Warpgroup, op: ops.Full) -> Any:

@@ -10,8 +10,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value, operands, results_of
 from wsdsl.ir.types import ACCUMULATOR, Fragment
 from wsdsl.simulator.recorded_effects import Kind
-from wsdsl.simulator.reference import arithmetic
-from wsdsl.simulator.reference.arithmetic import Array
+from wsdsl.simulator.reference.arithmetic import Array, round_total
 from wsdsl.simulator.reference.bound_arrays import GlobalTensor, inside_of
 from wsdsl.simulator.reference.fragment_arrays import as_array, finish, shape_of
 from wsdsl.simulator.state.gmem_races import Actor, At
@@ -163,7 +162,7 @@ def _add(tensor: GlobalTensor, at: At, value: Array) -> None:
     np.add.at(total, back, value.astype(wide))
     there = np.unravel_index(found, tensor.array.shape)
     total += tensor.array[there].astype(wide)
-    tensor.array[there] = arithmetic.round_total(total, tensor.dtype)
+    tensor.array[there] = round_total(total, tensor.dtype)
 
 
 def _store_flags(

@@ -11,8 +11,7 @@ from wsdsl.ir.types import DType, Fragment
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.ops.cluster import SendInFlight
 from wsdsl.simulator.ops.smem import read_by_warps, write_shared
-from wsdsl.simulator.reference import arithmetic
-from wsdsl.simulator.reference.arithmetic import Array, dtype_of
+from wsdsl.simulator.reference.arithmetic import Array, dtype_of, reduce, reduce_blocks, scan
 from wsdsl.simulator.reference.fragment_arrays import finish
 from wsdsl.simulator.state.smem_bytes import span
 from wsdsl.simulator.warpgroup import SharedItems, State, Warpgroup
@@ -39,7 +38,7 @@ def store_partials(wg: Warpgroup, op: ops.StorePartials) -> None:
         first = group * rows
         held = value[first : first + rows]
         held = (held if parts is None else held[:, parts == own]).astype(word)
-        made = np.asarray(arithmetic.reduce(op.fn, held, kind.dtype, 1)).astype(word)
+        made = np.asarray(reduce(op.fn, held, kind.dtype, 1)).astype(word)
         place = op.offset + ((part + own) * kind.rows + first) * word.itemsize
         start = wg.item(op, shared, _item(wg, op), place, rows * word.itemsize)
         for rank in range(op.ctas):
@@ -55,7 +54,7 @@ def _store_columns(wg: Warpgroup, op: ops.StorePartials, value: Array, part: int
     rows, size = kind.lanes.of_warp(kind.rows), kind.columns * word.itemsize
     for i in range(4):
         held = value[i * rows : (i + 1) * rows].astype(word)
-        made = np.asarray(arithmetic.reduce(op.fn, held, kind.dtype, 0)).astype(word)
+        made = np.asarray(reduce(op.fn, held, kind.dtype, 0)).astype(word)
         start = wg.item(op, shared, 0, op.offset + (4 * part + i) * size, size)
         _write(wg, op, wg.cta, i, start, made.view(np.uint8).reshape(-1))
 
@@ -92,7 +91,7 @@ def reduce_partials(wg: Warpgroup, op: ops.ReducePartials) -> None:
     start = wg.item(op, shared, _item(wg, op), first, size)
     held = read_by_warps(wg, op, f"it reads `{shared.label}`", span(start, size))[0]
     held = held.view(word).reshape(op.parts, words)
-    made = np.asarray(arithmetic.reduce(op.fn, held.T, dtype, 1))
+    made = np.asarray(reduce(op.fn, held.T, dtype, 1))
     shape = (1, -1) if op.over_rows else (-1, 1)
     wg.values[op.result.name] = finish(made.reshape(shape), op.result)
 
@@ -112,9 +111,9 @@ def _word(dtype: DType) -> np.dtype[Any]:
 def value_of_reduce_columns(wg: Warpgroup, op: ops.ReduceColumns) -> Any:
     held = wg.get(op.x, op)
     if op.size:
-        made = arithmetic.reduce_blocks(op.fn, held, dtype_of(op.x), 1, op.size)
+        made = reduce_blocks(op.fn, held, dtype_of(op.x), 1, op.size)
         return finish(made, op.result)
-    made = arithmetic.reduce(op.fn, held, dtype_of(op.x), 1)
+    made = reduce(op.fn, held, dtype_of(op.x), 1)
     return finish(made.reshape(-1, 1), op.result)
 
 
@@ -124,4 +123,4 @@ def value_of_mma_sync(wg: Warpgroup, op: ops.MmaSync) -> Any:
 
 
 def value_of_scan_columns(wg: Warpgroup, op: ops.ScanColumns) -> Any:
-    return finish(arithmetic.scan(wg.get(op.x, op), dtype_of(op.x), 1), op.result)
+    return finish(scan(wg.get(op.x, op), dtype_of(op.x), 1), op.result)

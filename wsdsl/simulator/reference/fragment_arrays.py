@@ -8,8 +8,7 @@ import numpy as np
 
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import Fragment, Tile
-from wsdsl.simulator.reference import arithmetic
-from wsdsl.simulator.reference.arithmetic import dtype_of, numpy_dtype
+from wsdsl.simulator.reference.arithmetic import dtype_of, numpy_dtype, round_float
 
 
 def finish(held: Any, result: Value) -> Any:
@@ -27,7 +26,7 @@ def as_array(held: Any, value: Value) -> Any:
         made = np.asarray(held, np.float64)
         # An infinity that the type has, as f8e5m2, is not what `round_float` saturates.
         own = made.astype(numpy_dtype(dtype))
-        return own if np.isinf(own) else arithmetic.round_float(made, dtype)
+        return own if np.isinf(own) else round_float(made, dtype)
     return np.asarray(held, numpy_dtype(dtype))
 
 
