@@ -37,7 +37,7 @@ def signature(kernel: Kernel) -> Signature:
     direct = direct_tensors(kernel)
     sizes = sized_dims(kernel)
     ends = [_end_of_shared(op) for op in kernel.of(ops.AllocateShared, ops.AllocateMbarriers)]
-    ends += [op.offset + 8 for op in kernel.of(Tcgen05Alloc)]
+    ends += [op.offset + 8 for op in kernel.of(ops.Tcgen05Alloc)]
     lent = [
         WorkspaceTensor(op.result.name, op.result.as_tensor, op.each, op.zeroed)
         for op in kernel.of(ops.AllocateGlobal)
@@ -60,7 +60,7 @@ def signature(kernel: Kernel) -> Signature:
     return Signature(
         name=kernel.name,
         arguments=(*maps, *pointers, *scalars, *(SizeArgument(d) for d in sizes), *narrow),
-        threads=sum(128 * op.num_warpgroups for op in kernel.of(Partition)),
+        threads=sum(128 * op.num_warpgroups for op in kernel.of(ops.Partition)),
         smem_bytes=max(ends, default=0),
         tiles=grid.tiles,
         scheduler=grid.scheduler,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 
 Operand = tuple[str, str]
 """(LLVM type, text)."""
@@ -148,6 +149,11 @@ class Writer:
 
     def binary(self, op: str, type: str, a: str, b: str | int) -> str:
         return self.value(f"{op} {type} {a}, {b}")
+
+    def combine(self, op: str, conditions: Iterable[str | None]) -> str | None:
+        """The conjunction ("and") or disjunction ("or") of the conditions that are given."""
+        given = [x for x in conditions if x is not None]
+        return reduce(lambda a, b: self.binary(op, "i1", a, b), given) if given else None
 
     def add(self, a: str, b: str | int) -> str:
         """i32 sum; adding 0 or two numbers costs nothing."""

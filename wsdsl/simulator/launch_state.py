@@ -9,7 +9,6 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.launch_narrowing import narrowed, narrowing_of
 from wsdsl.ir.analysis.tile_widths import fastest_narrowing
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import AllocateGlobal, AllocateShared, Partition
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.ir.types import Barriers, Shared
 from wsdsl.record import record
@@ -27,7 +26,7 @@ NUM_SMS = 4
 class Launch:
     """Attributes that all CTAs share."""
 
-    partitions: tuple[Partition, ...]
+    partitions: tuple[ops.Partition, ...]
     smem_bytes: int
     num_barriers: int
     registers: int
@@ -98,7 +97,7 @@ def size_workspace(kernel: Kernel, arguments: Arguments, launch: Launch) -> None
     """Compute the first dimension of the workspace tensors."""
     grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
     for op in kernel.body:
-        if isinstance(op, AllocateGlobal):
+        if isinstance(op, ops.AllocateGlobal):
             first = op.result.as_tensor.dims[0]
             assert isinstance(first, str) and grid is not None
             scheduler, tiles, depth = work_of(grid, arguments)
@@ -110,7 +109,7 @@ def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
     """Make the workspace tensors a launch; garbage in those that hold anything."""
     size_workspace(kernel, arguments, launch)
     for op in kernel.body:
-        if isinstance(op, AllocateGlobal):
+        if isinstance(op, ops.AllocateGlobal):
             first, *rest = op.result.as_tensor.dims
             shape = (arguments.size(first), *(int(n) for n in rest))
             dtype = op.result.as_tensor.dtype
@@ -123,7 +122,7 @@ def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
 def check_left(kernel: Kernel, arguments: Arguments) -> None:
     """Check that zeroed workspace is 0 again at the end of the kernel."""
     for op in kernel.body:
-        if isinstance(op, AllocateGlobal) and op.zeroed:
+        if isinstance(op, ops.AllocateGlobal) and op.zeroed:
             left = np.argwhere(arguments.tensors[op.result.name].array)
             if len(left):
                 told = f"{op.result.name}{left[0].tolist()} is not 0 when the kernel ends"
@@ -132,15 +131,15 @@ def check_left(kernel: Kernel, arguments: Arguments) -> None:
 
 
 def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Launch:
-    partitions: list[Partition] = []
+    partitions: list[ops.Partition] = []
     smem_bytes, num_barriers, largest = 0, 0, 0
     placed: list[tuple[int, int, str]] = []
     have_flags = False
     for op in kernel.ops:
         match op:
-            case Partition():
+            case ops.Partition():
                 partitions.append(op)
-            case AllocateShared():
+            case ops.AllocateShared():
                 kind = op.result.type_as(Shared)
                 smem_bytes = max(smem_bytes, op.offset + kind.bytes * kind.num)
             case ops.AllocateMbarriers():
@@ -157,7 +156,7 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
     entry = kernel.target.entry_registers(max(1, sum(p.num_warpgroups for p in partitions)))
     num_ctas, cluster, together = _grid(kernel, arguments, num_sms)
     return Launch(
-        tuple(partitions) or (Partition(role="kernel"),),
+        tuple(partitions) or (ops.Partition(role="kernel"),),
         smem_bytes,
         num_barriers,
         # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
@@ -174,7 +173,7 @@ def _check_placement(kernel: Kernel, barriers: list[tuple[int, int, str]], smem_
     """Barriers lie apart from each other and from data, and all within what a CTA may have."""
     taken = [
         (op.offset, op.offset + op.result.type.bytes * op.result.type.num, op.label)
-        for op in kernel.of(AllocateShared)
+        for op in kernel.of(ops.AllocateShared)
         if isinstance(op.result.type, Shared)
     ]
     findings: list[Finding] = []

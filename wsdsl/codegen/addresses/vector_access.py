@@ -69,10 +69,7 @@ def partial_vectors(c: Context, addresses: Addresses, shape: Shape, vector: int)
         first, last = addresses.condition(e), addresses.condition(e + vector - 1)
         if first is not None and last is not None:
             results[w.binary("and", "i1", first, w.binary("xor", "i1", last, "true"))] = None
-    result: str | None = None
-    for one in results:
-        result = one if result is None else w.binary("or", "i1", result, one)
-    return result
+    return w.combine("or", results)
 
 
 def from_words(w: Writer, dtype: DType, shape: Shape, words: list[str]) -> Registers:

@@ -78,16 +78,11 @@ class GlobalStore:
             results.append(w.compare("eq", fragment_registers.first_column(c, lanes), 0))
         elif rows == 1 and lanes.warps < 4:
             results.append(w.compare("eq", fragment_registers.first_row(c, lanes, 64), 0))
-        return self.all(*results)
+        return w.combine("and", results)
 
-    def all(self, *conditions: str | None) -> str | None:
-        result: str | None = None
-        for condition in conditions:
-            if condition is not None:
-                result = (
-                    condition if result is None else self.c.w.binary("and", "i1", result, condition)
-                )
-        return result
+    def _and(self, *conditions: str | None) -> str | None:
+        """Where this thread writes and the conditions hold."""
+        return self.c.w.combine("and", (self.once, *conditions))
 
     def _source(self, element: int) -> int:
         return fragment_registers.source_element(element, self.shape, self.value.shape)
@@ -110,7 +105,7 @@ class GlobalStore:
         """Store each element where `only` holds for it."""
         texts = self._texts()
         for e in range(num_elements(*self.shape)):
-            pred = self.all(self.once, self.addresses.condition(e), *only[e : e + 1])
+            pred = self._and(self.addresses.condition(e), *only[e : e + 1])
             self._write(self.addresses.at(e), self.kind.dtype.bits, [texts[self._source(e)]], pred)
 
     def pairs(self) -> None:
@@ -118,9 +113,9 @@ class GlobalStore:
         for e in range(0, num_elements(*self.shape), 2):
             both, first = pair_conditions(self.c, self.addresses, e)
             at = self.addresses.at(e)
-            self._write(at, min(WORD, 2 * bits), self._pair(texts, e), self.all(self.once, both))
+            self._write(at, min(WORD, 2 * bits), self._pair(texts, e), self._and(both))
             if first is not None:
-                self._write(at, bits, [texts[self._source(e)]], self.all(self.once, first))
+                self._write(at, bits, [texts[self._source(e)]], self._and(first))
 
     def vectors(self) -> None:
         """Store `vector` elements at a time, the elements of a vector that is in part outside of
@@ -131,7 +126,7 @@ class GlobalStore:
             words = [text for i in range(0, vector, 2) for text in self._pair(texts, e + i)]
             if self.kind.dtype.bits == 8:
                 words = [joined(c.w, words[i : i + 2]) for i in range(0, len(words), 2)]
-            whole = self.all(self.once, self.addresses.condition(e + vector - 1))
+            whole = self._and(self.addresses.condition(e + vector - 1))
             self._write(self.addresses.at(e), WORD, words, whole)
         some = partial_vectors(c, self.addresses, self.shape, vector)
         if some is not None:
@@ -153,7 +148,7 @@ class GlobalStore:
                 high = w.binary("shl", "i32", high, 4)
             low, high = w.binary("and", "i32", low, 15), w.binary("and", "i32", high, 0xF0)
             byte = w.value(f"trunc i32 {w.binary('or', 'i32', low, high)} to i16")
-            pred = self.all(self.once, self.addresses.condition(e))
+            pred = self._and(self.addresses.condition(e))
             store_global(w, self.addresses.at(e), 8, [byte], pred)
 
     def _pair(self, texts: list[str], element: int) -> list[str]:

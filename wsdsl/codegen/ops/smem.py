@@ -9,11 +9,11 @@ exclusive-or with a constant (along a line) or a constant offset (across 8 lines
 from __future__ import annotations
 
 from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS, item_place, swizzled, warp_place
-from wsdsl.codegen.arithmetic.bits import pack_halves
+from wsdsl.codegen.arithmetic.bits import pack_halves, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, join_bytes, texts_of
 from wsdsl.codegen.inline_ptx import At, operands, store_shared
-from wsdsl.codegen.llvm_types import is_packed, scalar_type
+from wsdsl.codegen.llvm_types import is_packed
 from wsdsl.codegen.ops import mbarrier
 from wsdsl.codegen.value_registers import Registers, SharedAt
 from wsdsl.codegen.writer import Writer
@@ -158,16 +158,9 @@ def _store_elements(c: Context, value: Registers, to: _Panel, byte: str) -> None
 
 def _as_bits(w: Writer, value: Registers) -> list[str]:
     """Elements as i32, or as i16 if they are narrower; above a byte there may be anything."""
-    type = scalar_type(value.dtype)
     if value.dtype.bits == 8 and is_packed(value.dtype, value.columns):
         return [x for pair in value.texts for x in (pair, w.binary("lshr", "i16", pair, 8))]
-    match value.dtype.name:
-        case "f32" | "tf32":
-            return [w.value(f"bitcast float {x} to i32") for x in value.texts]
-        case "bool":
-            return [w.value(f"zext {type} {x} to i16") for x in elements(w, value)]
-        case _:
-            return elements(w, value)
+    return [to_bits(w, x, value.dtype) for x in elements(w, value)]
 
 
 def convert_clear_panels(c: Context, op: ClearPanels) -> None:

@@ -11,10 +11,9 @@ from wsdsl.codegen.inline_ptx import At, operands
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
-from wsdsl.ir.ops import MakeTensorMap, PrefetchBox, TmaLoad, TmaStore
 
 
-def convert_tma_load(c: Context, op: TmaLoad) -> None:
+def convert_tma_load(c: Context, op: ops.TmaLoad) -> None:
     shared = c.shared(op.shared)
     item = c.item(shared, c.state(op.state).stage)
     if op.shift is not None:
@@ -40,7 +39,7 @@ def convert_tma_load(c: Context, op: TmaLoad) -> None:
     c.w.asm(ptx, args)
 
 
-def convert_prefetch_box(c: Context, op: PrefetchBox) -> None:
+def convert_prefetch_box(c: Context, op: ops.PrefetchBox) -> None:
     map, coordinates = _box(c, op)
     rank = len(coordinates)
     shown = operands(1, rank)
@@ -48,7 +47,7 @@ def convert_prefetch_box(c: Context, op: PrefetchBox) -> None:
     c.w.asm(ptx, [("ptr", map), *(("i32", x) for x in coordinates)])
 
 
-def _box(c: Context, op: TmaLoad | PrefetchBox) -> tuple[str, list[str]]:
+def _box(c: Context, op: ops.TmaLoad | ops.PrefetchBox) -> tuple[str, list[str]]:
     """The map, and where by its dimensions, the contiguous one first."""
     map, coordinates = c.pointer(op.map), [c.scalar(x).text for x in reversed(op.coordinates)]
     if map.packed:
@@ -61,7 +60,7 @@ def _box(c: Context, op: TmaLoad | PrefetchBox) -> tuple[str, list[str]]:
     return map.text, coordinates
 
 
-def convert_tma_store(c: Context, op: TmaStore) -> None:
+def convert_tma_store(c: Context, op: ops.TmaStore) -> None:
     source = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
     coordinates, map = [c.scalar(x).text for x in op.coordinates], c.pointer(op.map)
     if op.lines:
@@ -72,7 +71,7 @@ def convert_tma_store(c: Context, op: TmaStore) -> None:
     _store_box(c, op, coordinates, source, c.threads.first_lane)
 
 
-def _store_box(c: Context, op: TmaStore, at: Sequence[str], source: At, pred: str) -> None:
+def _store_box(c: Context, op: ops.TmaStore, at: Sequence[str], source: At, pred: str) -> None:
     rank, map = len(at), c.pointer(op.map).text
     ptx = (
         f"@$2 {'cp.reduce' if op.accumulate else 'cp'}.async.bulk.tensor.{rank}d.global.shared::cta"
@@ -82,10 +81,10 @@ def _store_box(c: Context, op: TmaStore, at: Sequence[str], source: At, pred: st
     c.w.asm(ptx, [source.operand, ("ptr", map), ("i1", pred), *(("i32", x) for x in reversed(at))])
 
 
-def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]) -> None:
+def _copy_lines(c: Context, op: ops.TmaStore, source: At, coordinates: Sequence[str]) -> None:
     """Copy the lines before the last one from a warp's part at `source`."""
     w, map = c.w, c.definers[op.map]
-    assert isinstance(map, MakeTensorMap)
+    assert isinstance(map, ops.MakeTensorMap)
     size = map.tensor.as_tensor.dtype.size(math.prod(map.box))
     shared, at = op.row_dim == op.line_dim, list(coordinates)
     num = op.part_bytes // size if shared else op.lines // WIDTH_STEP
@@ -104,7 +103,7 @@ def _copy_lines(c: Context, op: TmaStore, source: At, coordinates: Sequence[str]
         _store_box(c, op, place, part, pred)
 
 
-def convert_make_tensor_map(c: Context, op: MakeTensorMap) -> None:
+def convert_make_tensor_map(c: Context, op: ops.MakeTensorMap) -> None:
     c.values[op.result] = next(c.maps)
 
 

@@ -17,7 +17,6 @@ from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.hardware.wgmma_shapes import k_step, sum_of
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import Wgmma, WgmmaFence, registers_of
 from wsdsl.ir.printer import IR_HINT
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
 
@@ -143,16 +142,16 @@ def operands_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
     """By the id of a fence (all fences are equal): the registers that wgmmas after it read."""
     result = kernel.definers
     results: dict[int, dict[Value, None]] = {}
-    fence: WgmmaFence | None = None
-    for op in kernel.of(WgmmaFence, Wgmma):
-        if isinstance(op, WgmmaFence):
+    fence: ops.WgmmaFence | None = None
+    for op in kernel.of(ops.WgmmaFence, ops.Wgmma):
+        if isinstance(op, ops.WgmmaFence):
             fence = op
         elif isinstance(op.a.type, Fragment) and fence is not None:
-            results.setdefault(id(fence), {}).update(dict.fromkeys(registers_of(op.a, result)))
+            results.setdefault(id(fence), {}).update(dict.fromkeys(ops.registers_of(op.a, result)))
     return {key: tuple(values) for key, values in results.items()}
 
 
-def pin_operands(c: Context, op: WgmmaFence) -> None:
+def pin_operands(c: Context, op: ops.WgmmaFence) -> None:
     """The same registers go on from here: a copy would escape the wait that keeps them."""
     values = [v for v in c.before_fences.get(id(op), ()) if v in c.values]
     texts = [x for v in values for x in texts_of(c.w, c.registers(v))]

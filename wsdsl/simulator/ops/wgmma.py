@@ -16,7 +16,6 @@ from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.wgmma_shapes import ROWS, k_step
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.ops import Tcgen05Mma
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.record import record
 from wsdsl.simulator.cta import Cta
@@ -152,7 +151,7 @@ def _register_operand(wg: Warpgroup, op: ops.Wgmma, dtype: DType) -> Array:
 
 def operand_in_shared(
     wg: Warpgroup,
-    op: ops.Wgmma | Tcgen05Mma,
+    op: ops.Wgmma | ops.Tcgen05Mma,
     read: Access,
     dtype: DType,
     value: Value,
