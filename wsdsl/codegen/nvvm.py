@@ -71,14 +71,6 @@ def float_unary(w: Writer, name: str, x: str) -> str:
     return w.call(name, "float", [("float", x)])
 
 
-def float_binary(w: Writer, name: str, a: str, b: str) -> str:
-    return w.call(name, "float", [("float", a), ("float", b)])
-
-
-def fma(w: Writer, a: str, b: str, c: str) -> str:
-    return w.call("llvm.fma.f32", "float", [("float", a), ("float", b), ("float", c)])
-
-
 def double_fma(w: Writer, a: str, b: str, c: str) -> str:
     return w.call("llvm.fma.f64", "double", [("double", a), ("double", b), ("double", c)])
 

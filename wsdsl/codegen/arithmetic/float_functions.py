@@ -18,6 +18,16 @@ LOG2_E_LOW = LOG2_E - round_to_f32(LOG2_E)
 ONE = f32_literal(1.0)
 
 
+def _instruction(name: str) -> Callable[..., str]:
+    """Return a method of `F` for an LLVM instruction."""
+    return lambda f, *args: f.w.value(f"{name} float {', '.join(map(f.text, args))}")
+
+
+def _intrinsic(name: str) -> Callable[..., str]:
+    """Return a method of `F` for an LLVM intrinsic."""
+    return lambda f, *args: f.w.call(name, "float", [("float", f.text(x)) for x in args])
+
+
 class F:
     """f32 arithmetic without a line per operand type."""
 
@@ -27,43 +37,15 @@ class F:
     def text(self, x: str | float) -> str:
         return x if isinstance(x, str) else f32_literal(x)
 
-    def _op(self, name: str, a: str | float, b: str | float) -> str:
-        return self.w.value(f"{name} float {self.text(a)}, {self.text(b)}")
-
-    def add(self, a: str | float, b: str | float) -> str:
-        return self._op("fadd", a, b)
-
-    def sub(self, a: str | float, b: str | float) -> str:
-        return self._op("fsub", a, b)
-
-    def mul(self, a: str | float, b: str | float) -> str:
-        return self._op("fmul", a, b)
-
-    def fma(self, a: str | float, b: str | float, c: str | float) -> str:
-        return nvvm.fma(self.w, self.text(a), self.text(b), self.text(c))
-
-    def div(self, a: str | float, b: str | float) -> str:
-        """At most 2 ulp off; the correctly rounded one is a subroutine in each use."""
-        return nvvm.float_binary(self.w, "llvm.nvvm.div.full", self.text(a), self.text(b))
-
-    def neg(self, a: str) -> str:
-        return self.w.value(f"fneg float {a}")
-
-    def abs(self, a: str) -> str:
-        return nvvm.float_unary(self.w, "llvm.fabs.f32", a)
-
-    def floor(self, a: str) -> str:
-        return nvvm.float_unary(self.w, "llvm.floor.f32", a)
-
-    def min(self, a: str | float, b: str | float) -> str:
-        """NaN if either is."""
-        return nvvm.float_binary(self.w, "llvm.minimum.f32", self.text(a), self.text(b))
-
-    def max(self, a: str | float, b: str | float) -> str:
-        return nvvm.float_binary(self.w, "llvm.maximum.f32", self.text(a), self.text(b))
-
-    def copysign(self, a: str, sign: str) -> str:
-        return nvvm.float_binary(self.w, "llvm.copysign.f32", a, sign)
+    add, sub, mul = _instruction("fadd"), _instruction("fsub"), _instruction("fmul")
+    neg = _instruction("fneg")
+    fma = _intrinsic("llvm.fma.f32")
+    div = _intrinsic("llvm.nvvm.div.full")
+    """At most 2 ulp off; the correctly rounded one is a subroutine in each use."""
+    abs, floor = _intrinsic("llvm.fabs.f32"), _intrinsic("llvm.floor.f32")
+    min, max = _intrinsic("llvm.minimum.f32"), _intrinsic("llvm.maximum.f32")
+    """NaN if either is."""
+    copysign = _intrinsic("llvm.copysign.f32")
 
     def test(self, relation: str, a: str, b: str | float) -> str:
         return self.w.value(f"fcmp {relation} float {a}, {self.text(b)}")

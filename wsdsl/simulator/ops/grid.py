@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from wsdsl.ir import ops
+from wsdsl.ir.op import Op
 from wsdsl.simulator.warpgroup import Blocked, Steps, Warpgroup
 
 
@@ -31,25 +35,14 @@ def run_launch_grid(wg: Warpgroup, op: ops.LaunchGrid) -> None:
     """The launch has read the grid."""
 
 
-def value_of_cta_index(wg: Warpgroup, op: ops.CtaIndex) -> int:
-    return wg.cta.index
+def _attribute(path: str) -> Callable[[Warpgroup, Op], int]:
+    read: Callable[[Warpgroup], int] = attrgetter(path)
+    return lambda wg, _: read(wg)
 
 
-def value_of_num_ctas(wg: Warpgroup, op: ops.NumCtas) -> int:
-    return wg.cta.num_ctas
-
-
-def value_of_cluster_index(wg: Warpgroup, op: ops.ClusterIndex) -> int:
-    return wg.cta.cluster.index
-
-
-def value_of_num_clusters(wg: Warpgroup, op: ops.NumClusters) -> int:
-    return wg.cta.cluster.num_clusters
-
-
-def value_of_cta_rank(wg: Warpgroup, op: ops.CtaRank) -> int:
-    return wg.cta.rank
-
-
-def value_of_warpgroup_index(wg: Warpgroup, op: ops.WarpgroupIndex) -> int:
-    return wg.rank
+value_of_cta_index = _attribute("cta.index")
+value_of_num_ctas = _attribute("cta.num_ctas")
+value_of_cluster_index = _attribute("cta.cluster.index")
+value_of_num_clusters = _attribute("cta.cluster.num_clusters")
+value_of_cta_rank = _attribute("cta.rank")
+value_of_warpgroup_index = _attribute("rank")

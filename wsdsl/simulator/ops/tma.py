@@ -167,9 +167,8 @@ def tma_store_wait(wg: Warpgroup, op: ops.TmaStoreWait) -> Steps:
         wg.written_groups = max(wg.written_groups, last)
 
 
-def prefetch_tensor_map(wg: Warpgroup, op: ops.PrefetchTensorMap) -> None:
+def prefetch_box(wg: Warpgroup, op: ops.PrefetchBox | ops.PrefetchTensorMap) -> None:
     """No thread observes the contents of a cache."""
 
 
-def prefetch_box(wg: Warpgroup, op: ops.PrefetchBox) -> None:
-    """No thread observes the contents of a cache."""
+prefetch_tensor_map = prefetch_box
