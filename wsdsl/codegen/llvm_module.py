@@ -62,7 +62,7 @@ def emit_llvm(kernel: Kernel) -> str:
         raise CompileError(message, hint="pass the result of lowering")
     launch = signature(kernel)
     w = Writer()
-    body = _context(w, kernel, launch)
+    body, parameters = _context(w, kernel, launch)
     body.convert(body, kernel.body)
     w.line("ret void")
     declarations = "\n".join(w.declarations[name] for name in sorted(w.declarations))
@@ -77,34 +77,13 @@ def emit_llvm(kernel: Kernel) -> str:
     footer = FOOTER.format(threads=launch.threads, ctas=beside, cluster=cluster)
     return (
         f"{HEADER}{structs}\n{declarations}\n\n"
-        f"define ptx_kernel void @{launch.name}({_parameters(launch)}) #0 {{\nentry:\n"
+        f"define ptx_kernel void @{launch.name}({', '.join(parameters)}) #0 {{\nentry:\n"
         f"{lines}\n}}\n\n{footer}"
     )
 
 
-def _parameters(launch: s.Signature) -> str:
-    shown: list[str] = []
-    maps = 0
-    for argument in launch.arguments:
-        match argument:
-            case s.MapArgument():
-                shown.append(f"{MAP_TYPE} %map.{maps}")
-                maps += 1
-            case s.PointerArgument(tensor):
-                shown.append(f"ptr addrspace(1) %tensor.{tensor}")
-            case s.StrideArgument(tensor, dim):
-                shown.append(f"i64 %stride.{tensor}.{dim}")
-            case s.SizeArgument(dim):
-                shown.append(f"{SIZE_TYPE} %size.{dim}")
-            case s.ScalarArgument(name, dtype):
-                shown.append(f"{'float' if dtype.is_float else 'i32'} %scalar.{name}")
-            case s.NarrowingArgument():
-                most = narrowings(launch.widths)[-1]
-                shown.append(f"i32 range(i32 0, {most + 1}) {NARROWER}")
-    return ", ".join(shown)
-
-
-def _context(w: Writer, kernel: Kernel, launch: s.Signature) -> Context:
+def _context(w: Writer, kernel: Kernel, launch: s.Signature) -> tuple[Context, list[str]]:
+    """The state before the first op, and the parameters of the function."""
     values: dict[Value, Storage] = {}
     lent = kernel.of(AllocateGlobal)
     names = {p.name: p for p in (*kernel.params, *(op.result for op in lent))}
@@ -113,25 +92,32 @@ def _context(w: Writer, kernel: Kernel, launch: s.Signature) -> Context:
     maps: list[Pointer] = []
     threads = _threads(w)
     named, zeroed = named_accumulators(kernel)
+    parameters: list[str] = []
     for argument in launch.arguments:
         match argument:
             case s.NarrowingArgument():
-                pass
+                most = narrowings(launch.widths)[-1]
+                parameters.append(f"i32 range(i32 0, {most + 1}) {NARROWER}")
             case s.MapArgument(tensor, box, swizzle):
                 kind, packed = names[tensor].type, swizzle in PACKED_SPAN
                 in_pairs = isinstance(kind, Tensor) and kind.dtype.bits == 4
+                parameters.append(f"{MAP_TYPE} %map.{len(maps)}")
                 maps.append(Pointer(f"%map.{len(maps)}", box, packed, in_pairs))
             case s.PointerArgument(tensor):
+                parameters.append(f"ptr addrspace(1) %tensor.{tensor}")
                 values[names[tensor]] = Pointer(f"%tensor.{tensor}")
             case s.StrideArgument(tensor, dim, known):
+                parameters.append(f"i64 %stride.{tensor}.{dim}")
                 strides[tensor, dim] = f"%stride.{tensor}.{dim}" if known is None else str(known)
             case s.SizeArgument(dim):
+                parameters.append(f"{SIZE_TYPE} %size.{dim}")
                 sizes.setdefault(dim, Scalar(f"%size.{dim}", I32, nonnegative=True))
-            case s.ScalarArgument(name):
+            case s.ScalarArgument(name, dtype):
+                parameters.append(f"{'float' if dtype.is_float else 'i32'} %scalar.{name}")
                 values[names[name]] = _scalar(w, argument)
     # The grid has one dimension.
     zero = nvvm.special_register(w, "ctaid.z")
-    return Context(
+    context = Context(
         w=w,
         threads=threads,
         smem=w.value("ptrtoint ptr addrspace(3) @smem to i32"),
@@ -151,6 +137,7 @@ def _context(w: Writer, kernel: Kernel, launch: s.Signature) -> Context:
         definers=kernel.definers,
         values=values,
     )
+    return context, parameters
 
 
 def _scalar(w: Writer, argument: s.ScalarArgument) -> Scalar:

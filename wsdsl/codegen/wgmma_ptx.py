@@ -1,11 +1,11 @@
-"""PTX text of wgmma, and of what passes its registers on: LLVM has no intrinsics for products."""
+"""PTX text of wgmma, for which LLVM has no intrinsic."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from wsdsl.codegen.value_registers import Descriptor
-from wsdsl.codegen.writer import Operand, Writer
+from wsdsl.codegen.writer import Operand
 from wsdsl.ir.hardware.wgmma_shapes import PTX_NAMES, k_step, may_be_mn_major
 from wsdsl.ir.types import DType
 from wsdsl.record import record
@@ -66,62 +66,3 @@ class Product:
         if self.accumulate not in ("true", "false"):
             args.append(("i1", self.accumulate))
         return "{\n" + "\n".join(lines) + "\n}", args
-
-
-def wgmma(w: Writer, product: Product, acc: Sequence[str]) -> tuple[str, ...]:
-    """Inputs are tied to outputs, the product's registers, so that the accumulators stay where they
-    are.
-    """
-    num = len(acc)
-    # With nothing to add to, the registers start here, rather than be carried to here.
-    tied = 0 if product.accumulate == "false" else num
-    type = "i32" if product.dtypes[0].is_integer else "float"
-    ptx, args = product.ptx(num + tied)
-    sums: list[Operand] = [(type, x) for x in acc[:tied]]
-    return w.asm(ptx, [*sums, *args], [type] * num, tied=range(tied))
-
-
-def pin(w: Writer, texts: Sequence[str]) -> None:
-    """Emit no instruction, but use the values here: LLVM sinks pure computations to their uses."""
-    w.asm("", [("i32", x) for x in texts])
-
-
-def wgmma_wait(
-    w: Writer, pending: int, accumulators: Sequence[Operand], operands: Sequence[str]
-) -> tuple[str, ...]:
-    """The accumulators pass through, so that LLVM reads them only afterwards; the `operands`
-    (packed pairs) are arguments, so that LLVM keeps them until here.
-    """
-    types = [type for type, _ in accumulators]
-    args = [*accumulators, *(("i32", x) for x in operands)]
-    ptx = f"wgmma.wait_group.sync.aligned {pending};"
-    return w.asm(ptx, args, types, tied=range(len(types)))
-
-
-def wgmma_wait_named(
-    w: Writer, pending: int, accumulators: Sequence[Operand], operands: Sequence[str]
-) -> tuple[str, ...]:
-    """`wgmma_wait` for registers that have names in PTX: LLVM gets what they hold."""
-    types, names = [type for type, _ in accumulators], [name for _, name in accumulators]
-    ptx = f"wgmma.wait_group.sync.aligned {pending};\n{_moves(names)}".strip()
-    return w.asm(ptx, [("i32", x) for x in operands], types)
-
-
-def _moves(names: Sequence[str]) -> str:
-    return "\n".join(f"mov.b32 ${i}, {name};" for i, name in enumerate(names))
-
-
-def zero_unless(w: Writer, cond: str, type: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """A branch around moves of 0. LLVM would make a `select` of each register from its own."""
-    count = len(texts)
-    moves = "\n".join(f"mov.b{16 if type == 'i16' else 32} ${i}, 0;" for i in range(count))
-    ptx = f"{{\n@${2 * count} bra KEEP_${{:uid}};\n{moves}\nKEEP_${{:uid}}:\n}}"
-    args = [*((type, x) for x in texts), ("i1", cond)]
-    return w.asm(ptx, args, [type] * count, tied=range(count))
-
-
-def zero_named_unless(w: Writer, cond: str, type: str, names: Sequence[str]) -> tuple[str, ...]:
-    """`zero_unless`, where they were read from: of copies both would be held."""
-    zeros = "\n".join(f"mov.b32 {name}, 0;" for name in names)
-    ptx = f"{{\n@${len(names)} bra KEEP_${{:uid}};\n{zeros}\nKEEP_${{:uid}}:\n{_moves(names)}\n}}"
-    return w.asm(ptx, [("i1", cond)], [type] * len(names))

@@ -163,6 +163,7 @@ def _reduced_columns(
 ) -> list[str]:
     w, shared, runs = c.w, c.shared(op.shared), _runs(shape)
     base = w.add(c.item(shared, "0"), _own_word(c, shape.lanes, len(runs[0])))
+    type = "float" if dtype.is_float else "i32"
     results: list[str] = []
     for n, run in enumerate(runs):
         parts: list[tuple[str, ...]] = []
@@ -180,14 +181,9 @@ def _reduced_columns(
                 words = tuple(w.value(f"bitcast i32 {word} to float") for word in words)
             parts.append(words)
         totals = [tree(list(value), join) for value in zip(*parts, strict=True)]
-        results += [_settled(w, total, floats=dtype.is_float) for total in totals]
+        # Computed here: LLVM would add up where the result is used, and keep all parts till then.
+        results += [w.asm_value("mov.b32 $0, $1;", [(type, x)], type) for x in totals]
     return results
-
-
-def _settled(w: Writer, text: str, *, floats: bool) -> str:
-    """Computed here: LLVM would add up where the result is used, and hold all parts till then."""
-    type = "float" if floats else "i32"
-    return w.asm_value("mov.b32 $0, $1;", [(type, text)], type)
 
 
 def _own_word(c: Context, lanes: Lanes, size: int) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from itertools import islice
 
-from wsdsl.codegen import wgmma_ptx
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import texts_of
 from wsdsl.codegen.llvm_types import num_registers, register_type, shape_of
 from wsdsl.codegen.value_registers import Descriptor, Registers
 from wsdsl.codegen.wgmma_group import Group
+from wsdsl.codegen.wgmma_ptx import Product
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.smem_descriptors import START_MASK, layout_of
@@ -52,7 +54,11 @@ def convert_empty_accumulator(c: Context, op: ops.EmptyAccumulator) -> None:
 
 
 def convert_wgmma_fence(c: Context, op: ops.WgmmaFence) -> None:
-    pin_operands(c, op)
+    # LLVM sinks pure computations to their uses: use the operands here, in the same registers,
+    # since a copy would escape the wait that keeps them.
+    values = [v for v in c.before_fences.get(id(op), ()) if v in c.values]
+    if texts := [x for v in values for x in texts_of(c.w, c.registers(v))]:
+        c.w.asm("", [("i32", x) for x in texts])
     c.w.call("llvm.nvvm.wgmma.fence.sync.aligned", "void")
 
 
@@ -90,13 +96,19 @@ def convert_wgmma(c: Context, op: ops.Wgmma) -> None:
         outputs = [f"${i}" for i in range(len(acc.texts))]
         registers = group.registers(op.acc, acc, op.result) if group else outputs
     b, name = c.descriptor(op.b), op.result.name
-    product = wgmma_ptx.Product(name, registers, a, b, steps, dtypes, accumulate)
+    product = Product(name, registers, a, b, steps, dtypes, accumulate)
     if group:
         group.products.append(product)
     elif named:
         c.w.asm(*product.ptx(0))
     else:
-        texts = wgmma_ptx.wgmma(c.w, product, acc.texts)
+        # Inputs are tied to outputs, so that the accumulator stays in its registers; one that is
+        # added to nothing starts here, and is not carried to here.
+        num, tied = len(acc.texts), 0 if accumulate == "false" else len(acc.texts)
+        type = register_type(acc.dtype, acc.columns)
+        ptx, args = product.ptx(num + tied)
+        inputs = [(type, x) for x in acc.texts[:tied]]
+        texts = c.w.asm(ptx, [*inputs, *args], [type] * num, tied=range(tied))
         c.values[op.result] = Registers(acc.dtype, *acc.shape, texts)
 
 
@@ -110,53 +122,61 @@ def convert_wgmma_commit(c: Context, op: ops.WgmmaCommit) -> None:
 
 
 def convert_wgmma_wait(c: Context, op: ops.WgmmaWait) -> None:
+    """Accumulators pass through, so that LLVM reads them only afterwards, or are copied from their
+    names in PTX. Fragments are arguments, so that LLVM keeps them until here.
+    """
     waited = [c.registers(c.named.get(a, a)) for a in op.accumulators]
-    kept = [x for v in op.fragments for x in texts_of(c.w, c.registers(v))]
-    # Sums whose zeros are written first are read after that.
-    read = [() if value in c.zeroed else operand.texts for value, operand in zip(op.result, waited)]
-    accumulators = [
-        (register_type(operand.dtype, operand.columns), x)
-        for operand, own in zip(waited, read, strict=True)
-        for x in own
+    args = [("i32", x) for v in op.fragments for x in texts_of(c.w, c.registers(v))]
+    # Accumulators whose zeros are written first are read after that.
+    read = [() if value in c.zeroed else x.texts for value, x in zip(op.result, waited)]
+    sums = [
+        (register_type(x.dtype, x.columns), text)
+        for x, own in zip(waited, read, strict=True)
+        for text in own
     ]
-    wait = wgmma_ptx.wgmma_wait_named if c.named else wgmma_ptx.wgmma_wait
-    texts = iter(wait(c.w, op.pending, accumulators, kept))
-    for value, operand, own in zip(op.result, waited, read, strict=True):
-        c.values[value] = Registers(operand.dtype, *operand.shape, tuple(islice(texts, len(own))))
+    ptx, types = f"wgmma.wait_group.sync.aligned {op.pending};", [type for type, _ in sums]
+    if c.named:
+        results = c.w.asm("\n".join((ptx, *_moves([text for _, text in sums]))), args, types)
+    else:
+        results = c.w.asm(ptx, [*sums, *args], types, tied=range(len(types)))
+    texts = iter(results)
+    for value, x, own in zip(op.result, waited, read, strict=True):
+        c.values[value] = Registers(x.dtype, *x.shape, tuple(islice(texts, len(own))))
+
+
+def _moves(names: Sequence[str]) -> list[str]:
+    return [f"mov.b32 ${i}, {name};" for i, name in enumerate(names)]
 
 
 def convert_zero_unless(c: Context, op: ops.ZeroUnless) -> None:
-    x, cond = c.registers(op.x), c.scalar(op.cond)
-    source = c.zeroed.get(op.x)
+    """A branch around moves of 0: LLVM would compute a `select` of each register. Registers with
+    names in PTX are cleared themselves, since copies would take as many again.
+    """
+    x, cond, source = c.registers(op.x), c.scalar(op.cond), c.zeroed.get(op.x)
     type = register_type(x.dtype, x.columns)
     if type not in ("float", "i32"):
         raise CompileError(f"WS0620 zero_unless does not support {op.x.type}", op.loc, IR_HINT)
-    if source is not None:
-        texts = wgmma_ptx.zero_named_unless(c.w, cond.text, type, c.registers(source).texts)
-    else:
-        texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
+    names = () if source is None else c.registers(source).texts
+    inputs = [(type, text) for text in texts_of(c.w, x)] if source is None else []
+    count = len(names) + len(inputs)
+    lines = [f"@${count + len(inputs)} bra KEEP_${{:uid}};"]
+    lines += [f"mov.b32 {name}, 0;" for name in names or [f"${i}" for i in range(count)]]
+    ptx = "\n".join(("{", *lines, "KEEP_${:uid}:", *_moves(names), "}"))
+    args = [*inputs, ("i1", cond.text)]
+    texts = c.w.asm(ptx, args, [type] * count, tied=range(len(inputs)))
     c.values[op.result] = Registers(x.dtype, *x.shape, texts)
 
 
 def operands_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
     """By the id of a fence (all fences are equal): the registers that wgmmas after it read."""
-    result = kernel.definers
-    results: dict[int, dict[Value, None]] = {}
+    results = defaultdict[int, dict[Value, None]](dict)
     fence: ops.WgmmaFence | None = None
     for op in kernel.of(ops.WgmmaFence, ops.Wgmma):
         if isinstance(op, ops.WgmmaFence):
             fence = op
         elif isinstance(op.a.type, Fragment) and fence is not None:
-            results.setdefault(id(fence), {}).update(dict.fromkeys(ops.registers_of(op.a, result)))
+            results[id(fence)] |= dict.fromkeys(ops.registers_of(op.a, kernel.definers))
     return {key: tuple(values) for key, values in results.items()}
-
-
-def pin_operands(c: Context, op: ops.WgmmaFence) -> None:
-    """The same registers go on from here: a copy would escape the wait that keeps them."""
-    values = [v for v in c.before_fences.get(id(op), ()) if v in c.values]
-    texts = [x for v in values for x in texts_of(c.w, c.registers(v))]
-    if texts:
-        wgmma_ptx.pin(c.w, texts)
 
 
 def convert_as_accumulator(c: Context, op: ops.AsAccumulator) -> None:
