@@ -57,9 +57,13 @@ class Launch:
         ]
 
 
+def _launch_grid(kernel: Kernel) -> ops.LaunchGrid | None:
+    return next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
+
+
 def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[int, int, int]:
     """The numbers of CTAs, of CTAs in a cluster, and of clusters that may run together."""
-    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
+    grid = _launch_grid(kernel)
     if grid is None:
         return 1, 1, 1
     size = grid.cluster
@@ -80,7 +84,7 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
 def at_width(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Kernel:
     """Return the kernel at the width of a launch of these sizes, if launches differ."""
     found = narrowing_of(kernel)
-    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
+    grid = _launch_grid(kernel)
     if found is None or grid is None:
         return kernel
     sizes, room = arguments.size, (num_sms or NUM_SMS) // grid.cluster
@@ -95,7 +99,7 @@ def work_of(grid: ops.LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, 
 
 def size_workspace(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
     """Compute the first dimension of the workspace tensors."""
-    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
+    grid = _launch_grid(kernel)
     for op in kernel.body:
         if isinstance(op, ops.AllocateGlobal):
             first = op.result.as_tensor.dims[0]
@@ -195,15 +199,9 @@ def start_cluster(launch: Launch, index: int, residents: Residents) -> list[Warp
     """Return the warpgroups of a new cluster."""
     warpgroups: list[Warpgroup] = []
     cluster = Cluster(index, launch.num_clusters, launch.cluster)
-    for i in range(launch.cluster):
-        cta = Cta(
-            index * launch.cluster + i,
-            launch.num_ctas,
-            residents,
-            cluster,
-            launch.smem_bytes,
-            launch.registers,
-        )
+    for i in range(index * launch.cluster, (index + 1) * launch.cluster):
+        resources = launch.smem_bytes, launch.registers
+        cta = Cta(i, launch.num_ctas, residents, cluster, *resources)
         for number, partition in enumerate(launch.partitions):
             for rank in range(partition.num_agents):
                 wg = Warpgroup(cta, partition, number, rank)

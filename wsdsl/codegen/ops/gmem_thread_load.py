@@ -47,15 +47,6 @@ def convert_thread_load(c: Context, op: ThreadLoad) -> None:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """The line, the panel, and the chunk of the panel's line; of a thread."""
-
-    line: str
-    panel: str
-    along: str
-
-
-@dataclass(frozen=True)
 class _Copy:
     c: Context
     op: ThreadLoad
@@ -105,20 +96,23 @@ class _Copy:
         with w.counted_loop("copy", "0", self.panels // num_panels * trips, 1) as i:
             panel, trip = w.binary("udiv", "i32", i, trips), w.binary("urem", "i32", i, trips)
             line = w.add(first, w.multiply(trip, self.lines * below))
-            place = _Place(line, w.multiply(panel, num_panels), along)
+            place = line, w.multiply(panel, num_panels), along
             self.copy_chunks(bytes, (below, num_panels), place, end)
 
-    def copy_chunks(self, bytes: int, count: tuple[int, int], place: _Place, end: int) -> None:
-        """Copy `count[0]` chunks in each of `count[1]` panels, from `place` on. Consecutive chunks
-        of a panel are as many lines apart as all threads fill, a multiple of 8, so that their
-        swizzle is equal. Lines from `end` on are outside.
+    def copy_chunks(
+        self, bytes: int, count: tuple[int, int], place: tuple[str, str, str], end: int
+    ) -> None:
+        """Copy `count[0]` chunks in each of `count[1]` panels, from `place` on: the line, the
+        panel, and the chunk of the line. Consecutive chunks of a panel are as many lines apart as
+        all threads fill, a multiple of 8, so that their swizzle is equal. Lines from `end` on are
+        outside.
         """
-        c, w, op, span = self.c, self.c.w, self.op, self.span
-        column = w.add(w.multiply(place.panel, span), w.multiply(place.along, CHUNK))
+        c, w, op, span, (line, first_panel, chunk) = self.c, self.c.w, self.op, self.span, place
+        column = w.add(w.multiply(first_panel, span), w.multiply(chunk, CHUNK))
         element = w.binary("udiv", "i32", column, self.dtype.bytes)
-        pointer, left, rows = self.box.at(place.line, element)
-        plain = w.add(w.multiply(place.panel, op.rows * span), w.multiply(place.line, span))
-        plain = w.add(plain, w.multiply(place.along, CHUNK))
+        pointer, left, rows = self.box.at(line, element)
+        plain = w.add(w.multiply(first_panel, op.rows * span), w.multiply(line, span))
+        plain = w.add(plain, w.multiply(chunk, CHUNK))
         bits = w.binary("and", "i32", w.binary("lshr", "i32", plain, 3), SWIZZLE_BITS[op.swizzle])
         shared = c.shared(op.shared)
         base = w.add(c.item(shared, c.state(op.state).stage), w.binary("xor", "i32", plain, bits))
@@ -140,7 +134,7 @@ class _Copy:
             offset = shared.offset + op.offset + (panel * op.rows + i * self.lines) * span
             there = nullcontext()
             if i == count[0] - 1 and op.rows % self.lines and end == op.rows:
-                there = w.where(w.compare("slt", w.add(place.line, i * self.lines), end))
+                there = w.where(w.compare("slt", w.add(line, i * self.lines), end))
             with there:
                 store_shared(w, At(base, offset), 32, words)
 

@@ -10,7 +10,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value, operands, results_of
 from wsdsl.ir.types import ACCUMULATOR, Fragment
 from wsdsl.simulator.recorded_effects import Kind
-from wsdsl.simulator.reference.arithmetic import Array, round_total
+from wsdsl.simulator.reference.arithmetic import Array
 from wsdsl.simulator.reference.bound_arrays import GlobalTensor, inside_of
 from wsdsl.simulator.reference.fragment_arrays import as_array, finish, shape_of
 from wsdsl.simulator.state.gmem_races import Actor, At
@@ -141,7 +141,7 @@ def store_global(wg: Warpgroup, op: ops.StoreGlobal) -> None:
         tensor.array[at] = value[inside]
         check_repeated(wg, op, tensor, at, before)
         return
-    _add(tensor, at, value[inside])
+    tensor.add(at, value[inside])
 
 
 def add_elements(
@@ -150,19 +150,7 @@ def add_elements(
     """Add to elements (index of each dimension, whether inside)."""
     spread, inside = places
     _by_warps(wg, op, "add", tensor, places)
-    _add(tensor, tuple(i[inside] for i in spread), value[inside])
-
-
-def _add(tensor: GlobalTensor, at: At, value: Array) -> None:
-    if not value.size:
-        return
-    wide = np.float64 if tensor.dtype.is_float else np.int64
-    found, back = np.unique(np.ravel_multi_index(at, tensor.array.shape), return_inverse=True)
-    total = np.full(found.shape, -0.0, wide)
-    np.add.at(total, back, value.astype(wide))
-    there = np.unravel_index(found, tensor.array.shape)
-    total += tensor.array[there].astype(wide)
-    tensor.array[there] = round_total(total, tensor.dtype)
+    tensor.add(tuple(i[inside] for i in spread), value[inside])
 
 
 def _store_flags(

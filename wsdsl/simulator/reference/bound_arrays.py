@@ -18,7 +18,13 @@ from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.record import record
-from wsdsl.simulator.reference.arithmetic import SMALL_MASK, Array, convert, numpy_dtype
+from wsdsl.simulator.reference.arithmetic import (
+    SMALL_MASK,
+    Array,
+    convert,
+    numpy_dtype,
+    round_total,
+)
 
 
 @record
@@ -31,6 +37,17 @@ class GlobalTensor:
     dtype: DType
     array: Array
     fragments: bool = False
+
+    def add(self, at: tuple[Array, ...], value: Array) -> None:
+        """Add to elements, each of which several of `at` may be, and round once."""
+        if not value.size:
+            return
+        wide = np.float64 if self.dtype.is_float else np.int64
+        found, back = np.unique(np.ravel_multi_index(at, self.array.shape), return_inverse=True)
+        total = np.full(found.shape, -0.0, wide)
+        np.add.at(total, back, value.astype(wide))
+        there = np.unravel_index(found, self.array.shape)
+        self.array[there] = round_total(total + self.array[there].astype(wide), self.dtype)
 
 
 @record

@@ -18,7 +18,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.factors import factored
 from wsdsl.ir.analysis.scale_factor_indices import in_atoms
 from wsdsl.ir.hardware.scale_factor_atoms import place_of
-from wsdsl.ir.op import Kernel, Makers, Op, Region, Value
+from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, results_of
 from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.simulator.reference import arithmetic
 from wsdsl.simulator.reference.arithmetic import Array, dtype_of, numpy_dtype
@@ -86,7 +86,8 @@ class _Evaluator:
                     axis = op.result.as_axis
                     self.ranges[axis.name] = range(self.arguments.size(axis.dim))
                 case _:
-                    self.values[_result(op).name] = self.compute(op)
+                    (result,) = results_of(op)
+                    self.values[result.name] = self.compute(op)
         return ()
 
     def define(self, results: tuple[Value, ...], values: tuple[Array, ...]) -> None:
@@ -264,7 +265,8 @@ class _Evaluator:
 
     def store(self, op: ops.Store) -> None:
         tensor = self.arguments.tensors[op.tensor.name]
-        axes = tuple(dict.fromkeys(a for e in op.index for a in _axes_of(e)))
+        named = ((e.type.name,) if isinstance(e.type, Axis) else e.as_tile.axes for e in op.index)
+        axes = tuple(dict.fromkeys(axis for names in named for axis in names))
         placed = self.place(op.value, axes)
         value = arithmetic.convert(placed, dtype_of(op.value), tensor.dtype, saturate=True)
         simple = self.slices(tensor, op.index)
@@ -272,7 +274,15 @@ class _Evaluator:
             tensor.array[simple] = value
             return
         shape = tuple(len(self.range_of(a)) for a in axes)
-        _scatter(tensor, self.positions(op.index, axes), shape, value, op.accumulate)
+        index = self.positions(op.index, axes)
+        # Elements outside the tensor are dropped.
+        inside = inside_of(tensor.array, index, shape)
+        at = tuple(np.broadcast_to(i, shape)[inside] for i in index)
+        value = np.broadcast_to(value, shape)[inside]
+        if op.accumulate:
+            tensor.add(at, value)
+        else:
+            tensor.array[at] = value
 
 
 def _gather(tensor: GlobalTensor, index: list[Array], shape: tuple[int, ...]) -> Array:
@@ -280,31 +290,4 @@ def _gather(tensor: GlobalTensor, index: list[Array], shape: tuple[int, ...]) ->
     inside = inside_of(tensor.array, index, shape)
     held = np.zeros(shape, tensor.array.dtype)
     held[inside] = tensor.array[tuple(np.broadcast_to(i, shape)[inside] for i in index)]
-    return held
-
-
-def _scatter(
-    tensor: GlobalTensor, index: list[Array], shape: tuple[int, ...], value: Array, add: bool
-) -> None:
-    """Write, or add, elements at the given indices; those outside the tensor are dropped."""
-    inside = inside_of(tensor.array, index, shape)
-    at = tuple(np.broadcast_to(i, shape)[inside] for i in index)
-    value = np.broadcast_to(value, shape)[inside]
-    if not add:
-        tensor.array[at] = value
-        return
-    wide = np.float64 if tensor.dtype.is_float else np.int64
-    # Two elements of a scatter may fall on one place: both count.
-    total = np.full(tensor.array.shape, -0.0, wide)
-    np.add.at(total, at, value.astype(wide))
-    total = tensor.array[at].astype(wide) + total[at]
-    tensor.array[at] = arithmetic.round_total(total, tensor.dtype)
-
-
-def _axes_of(entry: Value) -> tuple[str, ...]:
-    return (entry.type.name,) if isinstance(entry.type, Axis) else entry.as_tile.axes
-
-
-def _result(op: Op) -> Value:
-    held: Value = op.result  # type: ignore[attr-defined]
     return held
