@@ -1,6 +1,6 @@
-"""Runs PTX of copies thread by thread: addresses, predicates and integer arithmetic.
+"""Run PTX of copies thread by thread: addresses, predicates and integer arithmetic.
 
-What threads say to each other is passed over, but that they meet at `bar`.
+Synchronization is skipped, except for `bar`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def signed(value: int, bits: int) -> int:
 
 @dataclass
 class Memory:
-    """GMEM from `base` on, and SMEM; an access outside of them, or amid its width, is an error."""
+    """GMEM from `base` on, and SMEM; an access outside of them, or misaligned, is an error."""
 
     base: int
     held: bytearray
@@ -54,7 +54,7 @@ class Memory:
     """By thread, address and size of each of its accesses to SMEM."""
 
     def place(self, space: str, address: int, size: int) -> int:
-        assert address % size == 0, f"{address:#x} is no multiple of {size}"
+        assert address % size == 0, f"{address:#x} is not a multiple of {size}"
         array = self.held if space == "global" else self.shared
         at = address - (self.base if space == "global" else SHARED_BASE)
         assert 0 <= at <= len(array) - size, f"{space}: {size} bytes at {at} of {len(array)}"
@@ -92,7 +92,7 @@ class Program:
                     self.lines.append((found[1] or "", found[2], [x.strip() for x in operands]))
 
     def run(self, thread: int, arguments: Sequence[int], memory: Memory) -> None:
-        """What is exchanged in a warp is the same in all of its threads."""
+        """A shuffled value is the same in all threads of the warp."""
         running = self._thread(thread, arguments, memory).run()
         offered = next(running, None)
         while offered:
@@ -180,7 +180,7 @@ class _Thread:
                 for i, name in enumerate(x.strip() for x in to[1:-1].split(",")):
                     self.registers[name] = self.value(rest[0]) >> 16 * i & 0xFFFF
             case "mov" if rest[0].startswith("{"):
-                # What LLVM leaves undefined, nobody looks at.
+                # No result depends on values that LLVM leaves undefined.
                 names = (x.strip() for x in rest[0][1:-1].split(","))
                 low, high = (self.registers.get(name, 0xDEAD) & 0xFFFF for name in names)
                 self.registers[to] = low | high << 16

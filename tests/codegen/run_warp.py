@@ -19,8 +19,8 @@ BASE = 1 << 20
 def run_warp(
     kernel: Kernel, sizes: Mapping[str, int], given: Mapping[str, Any], made: str, size: int
 ) -> Any:
-    """The `size` bytes of the tensor `made`, of which the warp must write every one and no other;
-    `given` are the others' arrays. Rows lie one behind the other.
+    """The `size` bytes of the tensor `made`: the warp must write each of them and no other; `given`
+    are the other arrays. Rows are contiguous.
     """
     return run_warps(kernel, sizes, given, made, size)[0]
 
@@ -34,7 +34,7 @@ def run_warps(
     warps: int = 1,
     shared: int = 0,
 ) -> tuple[Any, Memory]:
-    """The same of several, which have so many bytes of SMEM, and what memory they leave."""
+    """Run several warps with `shared` bytes of SMEM; return the memory that they leave."""
     held = bytearray()
     starts = dict[str, int]()
     for name, array in given.items():

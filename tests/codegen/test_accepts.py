@@ -30,7 +30,8 @@ INDICES = """
 SHAPES = {"x": ("64x24", "%r, %c"), "y": ("1x24", "%zero, %c"), "z": ("64x1", "%r, %zero")}
 PARAMS = "%X: tensor<{0}[M, N]>, %Y: tensor<{0}[M, N]>"
 FEW_COLUMNS = 8
-"""Four elements a thread, two pairs: each more of a hundred functions costs ptxas as much again."""
+"""Four elements per thread, two pairs: with a hundred functions the time of ptxas grows with them.
+"""
 
 
 def loads(dtype: str, vector: int = 2, columns: int = 24) -> str:
@@ -169,7 +170,7 @@ def test_atomic_addition(dtype: str) -> None:
     assert "red.global.add" in found.ptx
 
 
-def test_atomic_addition_that_the_card_lacks() -> None:
+def test_atomic_addition_without_instruction_is_an_error() -> None:
     body = loads("u8") + "store_global(tensor=%Y, index=(%r, %c), value=%x, accumulate=True)"
     with pytest.raises(CompileError, match="cannot add u8 elements atomically"):
         ptx_of(kernel_of(body, "%X: tensor<u8[M, N]>, %Y: tensor<u8[M, N]>"))
@@ -340,7 +341,7 @@ store_global(tensor=%F, index=(%three, %r, %c), value=%s3, vector=2)
 
 @needs_ptxas
 def test_control() -> None:
-    """Ifs and loops that hand on scalars, fragments and states; scalar parameters of every kind."""
+    """Ifs and loops that yield scalars, fragments and states; scalar parameters of every kind."""
     body = f"""{INDICES}
 %n: i32 = dim_size(dim="N")
 %one: i32 = constant(value=1)

@@ -30,7 +30,7 @@ def test_named() -> None:
     ptx = ptx_of(kernel)
     assert ".reg .b32 %acc0_<64>;" in ptx
     assert "mov.b32 %acc0_63, 0;" in ptx  # `zero_unless`
-    assert ptx.count(", %acc0_63;") == 1  # read once, behind that
+    assert ptx.count(", %acc0_63;") == 1  # read once, after that
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_named() -> None:
             ZEROS,
             f"{ZEROS}\n%either: frag<f32[64x128]> = if(cond=%any) {{\nyield(values=(%product,))\n"
             "} {\nyield(values=(%product,))\n}",
-            id="handed on",
+            id="yielded",
         ),
         pytest.param(
             ZEROS,

@@ -30,13 +30,13 @@ def test_chunks_share_addresses() -> None:
     ptx = ptx_of(kernel_of(CHUNKS, PARAMS))
     found = loads(ptx, r"ld\.global\.nc")
     assert len(found) == 8 + 8 + 16
-    # One for the vector, two rows a thread for the matrix.
+    # One for the vector, two rows per thread for the matrix.
     assert len({register for register, _ in found}) == 3
     assert len(set(found)) == len(found)
     assert len({register for register, _ in loads(ptx, r"st\.global")}) == 2
 
 
-def test_what_is_stored_is_not_read_through_the_constant_path() -> None:
+def test_stored_tensors_are_not_read_by_the_constant_path() -> None:
     body = CHUNKS.replace("store_global(tensor=%Y", "store_global(tensor=%Z")
     ptx = ptx_of(kernel_of(body, PARAMS))
     assert len(loads(ptx, r"ld\.global\.nc")) == 16

@@ -20,7 +20,7 @@ def test_a_quarter_of_the_rounding(name: str, bits: int) -> None:
     x = np.concatenate([samples(low, min(high, 88)), np.float32([-87.3, -80.5, 87.9])])
     want = exact(x.astype(np.float64))
     off = np.abs(run(relaxed(name, bits), x) - want)
-    # That of f32 is no better where gelu is next to nothing.
+    # The f32 function has the same error where gelu is nearly 0.
     floor = 2.0**-22 if name == "gelu" else 2.0**-126
     assert np.max(off / (np.abs(want) + 2.0 ** (bits + 2) * floor)) < 2.0 ** -(bits + 2)
 
@@ -36,7 +36,7 @@ def test_special_values(name: str, bits: int) -> None:
     np.testing.assert_allclose(got, want.astype(np.float32), rtol=2.0 ** -(bits + 2), atol=2e-7)
 
 
-def test_what_is_normal_is_not_lost() -> None:
+def test_normal_results_are_kept() -> None:
     """Though 1 + e^88 has no normal reciprocal."""
     x = np.concatenate([np.linspace(-88.5, -80, 20_001), [1e-35, -1e-36]]).astype(np.float32)
     exact = x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64)))

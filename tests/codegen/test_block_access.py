@@ -1,4 +1,4 @@
-"""Tensors of fragments: every thread moves 16 bytes at once, beside its neighbour's."""
+"""Tensors of fragments: every thread moves 16 bytes at once, adjacent to the next thread's."""
 
 import re
 
@@ -51,7 +51,7 @@ def test_integers_are_added_one_by_one() -> None:
 
 
 def test_where_a_thread_has_its_part() -> None:
-    """Line 128 i of 512 bytes; column 64: block 8 of 2048 bytes; 16 bytes a thread."""
+    """Line 128 i of 512 bytes; column 64: block 8 of 2048 bytes; 16 bytes per thread."""
     ptx = ptx_of(kernel())
     assert re.search(
         r"shl\.b32\s+(%r\d+), %r\d+, 7;\s.*mul\.wide\.s32\s+%rd\d+, \1, 512;", ptx, re.S

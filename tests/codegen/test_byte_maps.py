@@ -34,7 +34,7 @@ LOOKED_UP = f"""
 @pytest.mark.parametrize("order", ["32B", "packed32"])
 @pytest.mark.parametrize("dtype", HALVES)
 def test_tables_by_an_index_of_4_bits(order: str, dtype: Any) -> None:
-    """All pairs of indices, each in its place, whatever lies beside them in a word."""
+    """All pairs of indices, at each position, with any other indices in the word."""
     lines = every_byte(32)
     index = unpack_nibbles(lines, DTYPES["u4"], 64).astype(int)
     wanted = TABLES[0][index].astype(np.uint16) << 8 | TABLES[1][index]
@@ -74,8 +74,8 @@ ONE_OF_A_LINE = """
 
 
 @pytest.mark.parametrize("order", ["64B", "packed64"])
-def test_bytes_of_slots_and_of_rows(order: str) -> None:
-    """One index for all of a line, beside bytes that come as pairs."""
+def test_bytes_of_stages_and_of_rows(order: str) -> None:
+    """One index for all of a line, with bytes that come as pairs."""
     lines = every_byte(64)
     made = words("h", TABLES[0]) + "\n%fifteen: i32 = constant(value=15)" + ONE_OF_A_LINE
     found = operand_of(lines, ml_dtypes.bfloat16, order, made)
@@ -94,7 +94,7 @@ TEXT = matmul_text(
 @pytest.mark.parametrize(("dtype", "size"), [("i8", 16), ("u8", 11), ("f8e4m3", 16)])
 @pytest.mark.parametrize("decode", ["registers", "shared"])
 def test_lookups_are_found(dtype: str, size: int, decode: Any) -> None:
-    """Of a short table, what lies behind it is 0."""
+    """Indices past the end of a short table read 0."""
     (own,) = vars(parse(TEXT.format(dtype=dtype, size=size))).values()
     rng, schedule = np.random.default_rng(5), Schedule(operand_transform=decode)
     x = (rng.integers(-8, 9, (24, 96)) / 4).astype(ml_dtypes.bfloat16)
@@ -124,7 +124,7 @@ BITS = """
 
 @pytest.mark.parametrize("order", ["64B", "packed64"])
 def test_bits_of_bytes(order: str) -> None:
-    """None go over to a neighbour."""
+    """No bit crosses into an adjacent byte."""
     lines = every_byte(64)
     found = operand_of(lines, ml_dtypes.bfloat16, order, BITS)
     other = lines ^ 96

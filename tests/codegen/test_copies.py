@@ -43,7 +43,7 @@ fence_async_proxy()
 
 
 @pytest.mark.parametrize(("registers", "at_once"), [(24, 1), (32, 2), (40, 4), (56, 8)])
-def test_threads_ask_for_many_pieces_before_they_store_any(registers: int, at_once: int) -> None:
+def test_threads_load_many_chunks_before_stores(registers: int, at_once: int) -> None:
     """Of 128 lines of 128 bytes, by words of eight and of four bytes and by elements."""
     ptx = loaded(128, 64, registers)
     runs = re.findall(r"(?:ld\.global\S* |st\.shared\.v4)", ptx)
@@ -58,8 +58,8 @@ def test_threads_ask_for_many_pieces_before_they_store_any(registers: int, at_on
 @pytest.mark.parametrize(
     ("rows", "columns", "at_once"), [(64, 128, 8), (16, 256, 4), (64, 64, 4), (128, 128, 8)]
 )
-def test_pieces_of_several_panels(rows: int, columns: int, at_once: int) -> None:
-    """Where a panel's lines are fewer than pieces that can be under way."""
+def test_chunks_of_several_panels(rows: int, columns: int, at_once: int) -> None:
+    """Where a panel has fewer lines than chunks can be in flight."""
     assert loaded(rows, columns, 56).count("ld.global.nc.v2.b32") == 2 * at_once
 
 
@@ -90,11 +90,11 @@ thread_store(tensor=%X, coordinates=(%i, %i), box={box}, swizzle="{swizzle}",
         ("f32", (16, 24), "none", {"b32": 8}),
     ],
 )
-def test_lanes_store_neighbouring_words(
+def test_lanes_store_adjacent_words(
     dtype: str, box: tuple[int, int], swizzle: str, words: dict[str, int]
 ) -> None:
-    """Stores of a warp, each of 32 words, in one turn (of 8 lines or more), by what is aligned; a
-    word has been read once it is stored.
+    """Stores of a warp, each of 32 words, in one iteration (of 8 lines or more), by alignment; a
+    word has been read before it is stored.
     """
     ptx = stored(dtype, box, swizzle)
     widths = re.findall(r"st\.global\.((?:v2\.)?b\d+)", ptx)
@@ -139,6 +139,6 @@ def test_nothing_spills(name: str, sizes: tuple[int, ...], schedule: Schedule | 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ["gemm", "epilogue", "mn_major", "column_major_b"])
 @pytest.mark.parametrize("sizes", [(1024, 50257, 768), (4095, 4095, 4095)])
-def test_who_copies_keeps_registers(name: str, sizes: tuple[int, int, int]) -> None:
+def test_copying_warpgroup_keeps_registers(name: str, sizes: tuple[int, int, int]) -> None:
     made = CASES[name].kernel._compile(None, dict(zip("MNK", sizes)), ALL)
     assert (made.schedule.registers or {})["load"] >= 56

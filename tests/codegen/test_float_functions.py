@@ -1,5 +1,6 @@
-"""The functions of f32 values, run on this machine: their LLVM text says what the GPU computes, but
-for the `approx` instructions, which exact functions stand in for."""
+"""The functions of f32 values, run on this machine: their LLVM text says what the GPU computes;
+exact functions replace the `approx` instructions.
+"""
 
 import ctypes
 import math
@@ -149,7 +150,7 @@ def test_gelu() -> None:
 
 @pytest.mark.parametrize("name", [*EXACT, *POSITIVE])
 def test_special_values(name: str) -> None:
-    """What NumPy gives; results below 2^-126 may be 0."""
+    """NumPy's result; results below 2^-126 may be 0."""
     exact = EXACT[name][0] if name in EXACT else POSITIVE[name]
     with np.errstate(all="ignore"):
         want = np.asarray(exact(SPECIAL.astype(np.float32).astype(np.float64)))

@@ -1,4 +1,4 @@
-"""What ptxas says against a kernel becomes an error at the line at fault."""
+"""Performance warnings of ptxas become errors at the line at fault."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_spill_may_be_allowed() -> None:
 
 
 def test_accumulators_that_are_written() -> None:
-    """Zeros carried into the loop serialise its products."""
+    """Zeros carried into the loop serialize its MMAs."""
     text = gemm().replace(
         "%acc0: acc<f32[64x128]> = empty_accumulator()",
         "%nil: f32 = constant(value=0.0)\n%zeros: frag<f32[64x128]> = full(value=%nil)\n"
@@ -79,7 +79,7 @@ def test_accumulators_that_are_read() -> None:
 
 
 def test_product_that_does_not_fit() -> None:
-    """Four warpgroups have 128 registers a thread at entry, 64 x 256 wants 154."""
+    """Four warpgroups have 128 registers per thread at entry, 64 x 256 needs 154."""
     text = gemm_128x256().replace('"compute", num_warps=8', '"compute", num_warps=12')
     found = finding(parse_kernel(text))
     assert "C7602" in found.message
@@ -93,7 +93,7 @@ def test_limit_that_is_ignored() -> None:
     assert "setmaxnreg(count=144" in found.loc.text
 
 
-def test_refused_text_shows_the_log() -> None:
+def test_rejected_ptx_shows_the_log() -> None:
     with pytest.raises(CompileError, match="ptxas rejects the PTX"):
         assemble(".version 8.3\n.target sm_90a\n.address_size 64\nnonsense\n")
 

@@ -28,7 +28,7 @@ def test_ptx_version() -> None:
     assert ".reqntid 384" in ptx
 
 
-def test_what_orders_nothing() -> None:
+def test_ops_without_order() -> None:
     """Each warp stores its 16 lines of 64 columns by four instructions, in both halves."""
     ptx = ptx_of(parse_kernel(gemm()))
     assert ptx.count("stmatrix.sync.aligned.m8n8.x4.shared.b16") == 8

@@ -1,4 +1,4 @@
-"""What the PTX of functions of integers gives, run here: the reference's numbers, wrapped alike."""
+"""The PTX of integer functions, run here: the reference's numbers, wrapped alike."""
 
 import numpy as np
 import pytest

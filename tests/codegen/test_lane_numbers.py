@@ -79,7 +79,7 @@ def test_one_vector_for_all_of_a_thread() -> None:
     loads = re.findall(r"ld\.global\S*", ptx)
     assert loads == 2 * ["ld.global.nc.v4.b32"]
     assert access_of(kernel()).alignment["X"] == 16
-    # Neighbours in another order, or rows of their own, come one by one.
+    # Adjacent elements in another order, or in different rows, are loaded one by one.
     other = ptx_of(kernel(TEXT.replace("args=(%own, %word)", "args=(%own, %odd)")))
     assert len(re.findall(r"ld\.global\S*", other)) > 2
 
@@ -87,8 +87,8 @@ def test_one_vector_for_all_of_a_thread() -> None:
 @pytest.mark.parametrize("fn", ["mod", "floordiv"])
 @pytest.mark.parametrize("number", [2, 4, 8, 16, 64])
 @pytest.mark.parametrize("lanes", [rows_of_lanes(16), columns_of_lanes()])
-def test_what_is_told_is_so(lanes: Lanewise, number: int, fn: str) -> None:
-    """For every number that all lanes share; what is not told differs between lanes."""
+def test_known_quotients_are_right(lanes: Lanewise, number: int, fn: str) -> None:
+    """For every number that all lanes share; a result of None differs between lanes."""
     moved = lanes.times(3).moved(64, 5)
     for one in (lanes.moved(64), moved):
         offsets = [0, 1, 8, 16, 17]

@@ -122,7 +122,7 @@ def test_steps_and_strides_reach_the_panels(swizzle: str, k_major: bool) -> None
 
 @pytest.mark.parametrize(("swizzle", "bits"), [("128B", 0x70), ("64B", 0x30), ("32B", 0x10)])
 def test_swizzle_acts_within_a_line(swizzle: str, bits: int) -> None:
-    """What `shared_stores` relies on: a line's own address decides, and the exchange is an xor."""
+    """The assumption of stores to SMEM: a line's address decides, and the exchange is an xor."""
     span = TMA_SPAN[swizzle]
     for row in range(16):
         for byte in range(0, span, 2):

@@ -1,4 +1,4 @@
-"""Machine code that writes registers which a product still reads is seen, and refused."""
+"""Machine code that writes registers which a wgmma still reads is rejected."""
 
 import ctypes
 import re
@@ -60,7 +60,7 @@ def decoded() -> wsdsl.Kernel:
     return wsdsl.parse(TEXTS["decoded_weights"][0]).decoded_weights
 
 
-def test_what_is_written_too_early_is_seen() -> None:
+def test_early_writes_are_found() -> None:
     assert overwritten(looped(0)) == {}
     (places,) = overwritten(looped(1)).values()
     words = functions(looped(1))["loop"]
@@ -68,7 +68,7 @@ def test_what_is_written_too_early_is_seen() -> None:
 
 
 def test_a_wait_that_leaves_too_much_is_seen() -> None:
-    """In our own machine code, of which one word is changed."""
+    """In wsdsl's machine code, with one word changed."""
     compiled = decoded().compile(**SIZES)
     assert overwritten(compiled.cubin) == {}
     assert not OF_REGISTERS.search(
@@ -119,9 +119,7 @@ def test_operands_then_are_made_elsewhere_unless_asked_for(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("pending", [0, 1])
-def test_what_the_driver_assembles_is_looked_at(
-    pending: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_from_the_driver_is_checked(pending: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cubin, loaded = looped(pending), list[bytes]()
     held = ctypes.create_string_buffer(cubin)
 

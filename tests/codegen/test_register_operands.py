@@ -236,7 +236,7 @@ def every_byte(columns: int) -> Any:
 
 
 def image(raw: Any, order: str) -> bytearray:
-    """Of a tile of 64 lines, of which these are the first, in SMEM."""
+    """The first of 64 lines of a tile in SMEM."""
     if order == OF_NIBBLES:
         return bytearray(pack(np.pad(raw, ((0, 48), (0, 0))), DTYPES["u4"]).data)
     shared = bytearray(64 * raw.shape[1])
@@ -246,8 +246,8 @@ def image(raw: Any, order: str) -> bytearray:
 
 
 def operand_of(lines: Any, dtype: Any, order: str, made: str, *given: Any, source: str = "") -> Any:
-    """What a warp's lanes hold of the operand that is `made` of 16 lines of 64 elements in SMEM,
-    and of tensors S [64] and T [64], if they are given. `source`: of what type bytes are.
+    """The operand in the registers of a warp's lanes that is `made` of 16 lines of 64 elements in
+    SMEM, and of tensors S [64] and T [64], if they are given. `source`: the type of bytes.
     """
     base = 1 << 20
     shared, source = image(lines.view(np.uint8), order), source or NAMES[lines.dtype.type]
@@ -290,7 +290,7 @@ def test_bytes_become_floats(order: str, source: Any, dtype: Any) -> None:
 @pytest.mark.parametrize("source", ["u4", "i4", "f4e2m1"])
 @pytest.mark.parametrize("dtype", HALVES)
 def test_nibbles_become_floats(order: str, source: str, dtype: Any) -> None:
-    """All pairs of values, each in its place, whatever lies beside them in a word."""
+    """All pairs of values, at each position, with any other values in the word."""
     lines = every_byte(32)
     values = unpack_nibbles(lines, DTYPES[source], 64).astype(np.float32)
     found = operand_of(lines, dtype, order, CAST, source=source)
@@ -308,7 +308,7 @@ ZERO_POINTS = """
 @pytest.mark.parametrize("source", ["u4", "i4"])
 @pytest.mark.parametrize("dtype", HALVES)
 def test_nibbles_less_zero_points(source: str, dtype: Any) -> None:
-    """All of either, by one subtraction a pair: what made floats of them is taken off with it."""
+    """All of either, by one subtraction per pair, which includes the offset of the conversion."""
     lines = np.tile(np.arange(256).astype(np.uint8), 2).reshape(16, 32)
     lines = np.roll(lines, 1, 0) ^ np.arange(16, dtype=np.uint8)[:, None]
     values = unpack_nibbles(lines, DTYPES[source], 64).astype(np.float32)

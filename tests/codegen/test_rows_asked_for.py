@@ -1,4 +1,4 @@
-"""Rows that are seldom taken from elsewhere: what is loaded of them, and what is then held."""
+"""Rows that are rarely loaded: the loads, and the registers of skipped rows."""
 
 import re
 from typing import Any
@@ -30,7 +30,7 @@ ROWS = """
 @pytest.mark.parametrize("only", ["", ", only=%kept"])
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
 def test_rows_from_elsewhere(kept: int, dtype: Any, only: str) -> None:
-    """What is loaded is 0 behind the tensor's end."""
+    """Loads past the end of the tensor are 0."""
     rng = np.random.default_rng(kept)
     lines, s, t = (rng.standard_normal(n).astype(dtype) for n in ((16, 64), 64, 64))
     made = ROWS.format(kept=kept, only=only)
@@ -75,7 +75,7 @@ def test_rows_outside_are_0_if_they_are_asked_for(dtype: str) -> None:
 
 
 def test_each_row_has_a_predicate() -> None:
-    """Of its pairs of columns, in front of the loop and in it, and no warp goes another way."""
+    """Pairs of columns, before the loop and in it, without divergent branches."""
     text = TEXT.replace("R, K]", "R, 64]").replace("V[at[n], k]", "V[at[n], index(k) % 64]")
     (own,) = vars(parse(text)).values()
     schedule = Schedule(consumers=1, tile=dict(m=16, n=64, k=64))
@@ -86,7 +86,7 @@ def test_each_row_has_a_predicate() -> None:
     assert "vote" not in ptx
 
 
-def test_what_others_read_is_loaded_for_all_rows() -> None:
+def test_values_with_other_uses_are_loaded_for_all_rows() -> None:
     text = TEXT.replace("V: bf16[R, K]", "V: bf16[R, K], S: f32[N]")
     text = text.replace("            acc +=", "            held = V[at[n], k]\n            acc +=")
     text = text.replace("V[at[n], k], cast", "held, held + cast")

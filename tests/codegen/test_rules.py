@@ -150,7 +150,7 @@ def test_fenced(name: str) -> None:
 
 
 def test_made_once_and_kept_after_the_loop() -> None:
-    """As a tile of Q is, of which each turn of the loop takes a slice."""
+    """Each iteration reads a slice, like of a tile of Q."""
     text = sample_text("gemm_registers").replace(LOADED, "").replace(WAIT, "wgmma_wait(pending=1)")
     depth = "        %depth: frag<i32[1x64]> = iota(start=%k_1)\n"
     assert depth in text
@@ -173,7 +173,7 @@ def test_integers_of_few_widths(columns: int, fits: bool) -> None:
     assert not columns_fault(columns, DTYPES["f8e4m3"])
 
 
-def test_a_cta_may_meet_before_its_cluster() -> None:
+def test_sync_cta_may_precede_sync_cluster() -> None:
     text = sample_text("gemm_cluster")
     verify(
         parse_kernel(text.replace("  sync_cluster()\n  %m", "  sync_cta()\nsync_cluster()\n  %m"))

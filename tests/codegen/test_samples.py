@@ -1,4 +1,4 @@
-"""Sample kernels: the PTX synchronises as they do, and ptxas has no remark."""
+"""Sample kernels: the PTX synchronizes as the IR does, and ptxas has no remark."""
 
 import pytest
 

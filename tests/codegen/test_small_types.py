@@ -1,5 +1,5 @@
-"""Elements of 4 and 6 bits, and exponents: what threads load, convert and store, register by
-register. sm_90a has no instructions for them.
+"""Elements of 4 and 6 bits, and exponents: loads, conversions and stores, register by register.
+sm_90a has no instructions for them.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ NIBBLES = ("i4", "u4", "f4e2m1")
 
 
 def stored(x: Any, source: str, target: str, *, across: bool = False) -> Any:
-    """What a warp stores of the 16 rows that it converts; `across`: which are columns of X."""
+    """The stores of a warp for the 16 rows that it converts; `across`: the columns of X."""
     body = BODY.format(
         source=source, target=target, index="%c, %r" if across else "%r, %c", vector=2 - across
     )
@@ -42,7 +42,7 @@ def stored(x: Any, source: str, target: str, *, across: bool = False) -> Any:
 
 
 def numbers(name: str) -> Any:
-    """All that the type has, what lies between and just beside, too large and too small, NaN."""
+    """All values of the type, values between and just outside, too large and too small, NaN."""
     dtype = DTYPES[name]
     codes = np.arange(1 << (8 if name == "f8e8m0" else dtype.bits if dtype.bits == 4 else 6))
     own = codes.astype(np.uint8).view(numpy_dtype(dtype)).astype(np.float64)
@@ -108,7 +108,7 @@ def test_bools_of_panels() -> None:
 
 
 def of_panels(raw: Any, dtype: str, columns: int, swizzle: str) -> Any:
-    """What a warp has of its 16 rows, as integers."""
+    """The 16 rows of a warp, as integers."""
     setup = '%smem: shared<8192 x 1> = allocate_shared(label="smem", offset=0)'
     body = PANELS.format(dtype=dtype, columns=columns, swizzle=swizzle)
     kernel = kernel_of(body, "%Y: tensor<i32[M, N]>", setup)

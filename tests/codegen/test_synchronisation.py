@@ -43,7 +43,7 @@ def meets(cluster: int, arrivals: int = 1) -> str:
 
 
 def proved(kernel: Kernel) -> str:
-    """The PTX of a kernel that nobody has anything to say about."""
+    """The PTX of a kernel without findings."""
     verify(kernel)
     found = assembled(kernel)
     assert "C75" not in found.log
@@ -85,7 +85,7 @@ sync_cluster()
     assert re.fullmatch(r"barrier\.cluster\.wait(\.acquire)?\.aligned;", wait)
 
 
-def test_one_cta_is_no_cluster() -> None:
+def test_one_cta_has_no_cluster_attribute() -> None:
     kernel = kernel_of(WAIT, TENSORS, meets(1))
     ptx = ptx_of(kernel)
     assert "cluster_dim" not in emit_llvm(kernel)
@@ -249,7 +249,7 @@ def test_the_grid_is_whole_clusters() -> None:
     assert num_ctas(launch(8), dims, 7) == 8
 
 
-def test_a_grid_has_so_many_ctas() -> None:
+def test_grid_has_its_number_of_ctas() -> None:
     dims = {"M": 64 * 2**28}
     assert num_ctas(launch(4, "grid"), dims, 132) == 2**30
     with pytest.raises(LaunchError, match=r"2\*\*28|268435456 work units .* a cluster of 8 CTAs"):

@@ -22,7 +22,7 @@ from wsdsl.schedule import Arch
 
 
 def machine_code(kernel: Kernel, opcode: str = "", count: int = 4) -> str:
-    """Without spills; so many instructions follow each other, and nothing waits between them."""
+    """Without spills; `count` instructions follow each other, and no wait is between them."""
     assembled = assemble_checked(kernel, ptx_of(kernel))
     assert assembled is not None and not assembled.resources.spill_store_bytes
     sass = disassemble(assembled.cubin)
@@ -99,7 +99,7 @@ def test_scales_of_a_deep_tile_are_words_further_on() -> None:
         ("nvf4", "sm_103a", 128, "UTCOMMA.BLOCK16", 8),
     ],
 )
-def test_machine_code_issues_products_without_waiting(
+def test_machine_code_issues_mmas_without_waiting(
     name: str, arch: Arch, n: int, opcode: str, stores: int
 ) -> None:
     """Threads store scales, if there are any."""
@@ -123,7 +123,7 @@ def test_machine_code_that_copies_scales(arch: Arch) -> None:
 
 
 @needs_ptxas
-def test_a_commit_gives_slots_back_to_all_who_copied() -> None:
+def test_commit_releases_stages_to_all_producers() -> None:
     kernel = lowered(CASES["gemm"], cluster=dict(m=2, n=2))
     ptx = ptx_of(kernel)
     many = ".multicast::cluster.b64"
@@ -180,7 +180,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("form", CHANGES)
-def test_ptx_that_differs_is_refused(form: str) -> None:
+def test_different_ptx_is_rejected(form: str) -> None:
     scales = lowered(SCALED["mx"], tile=dict(n=64))
     kernel = scales if form == "scales" else scheduled("gemm", pair=1 + (form == "pair"))
     ptx = ptx_of(kernel)
@@ -208,7 +208,7 @@ FORMS: dict[str, Callable[[], Kernel]] = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", FORMS)
-def test_other_addresses_are_refused(form: str) -> None:
+def test_other_addresses_are_rejected(form: str) -> None:
     """Each operand in tensor memory, by its column and by its lane, and where `alloc` writes to."""
     kernel = FORMS[form]()
     ptx = ptx_of(kernel)
@@ -233,8 +233,8 @@ def test_other_addresses_are_refused(form: str) -> None:
 @needs_ptxas
 @pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
 def test_machine_code_of_an_operand_in_tensor_memory(arch: Arch) -> None:
-    """Threads store it, 32 registers at a time, and wait once; products read it there. So they do
-    with the sum that they scale, or write first; all of it for tiles with masks, and without.
+    """Threads store it, 32 registers at a time, and wait once; MMAs read it there. The same holds
+    for an accumulator that they scale, or write first; all of it for tiles with masks, and without.
     """
     asked = dict[str, Any](tile=dict(m=128, n=64), stages=2, operand_transform="tmem")
     kernel = lowered(CASES["attention"], arch, sizes=dict(D=64), **asked)

@@ -1,4 +1,4 @@
-"""What the PTX of `thread_load`, `thread_store` and `prefetch_tile` reads and writes, run here."""
+"""The accesses of the PTX of `thread_load`, `thread_store` and `prefetch_tile`, run here."""
 
 import itertools
 import random
@@ -28,7 +28,7 @@ STORES = [
 
 
 class Tensor:
-    """Of random sizes and strides, multiples of `unit` elements, mostly; amid other memory."""
+    """Random sizes and strides, mostly multiples of `unit` elements, within other memory."""
 
     def __init__(self, rng: random.Random, size: int, rank: int, most: tuple[int, int]) -> None:
         self.rng, self.size, unit = rng, size, rng.choice(ALIGNED)

@@ -33,7 +33,7 @@ store_global(tensor=%Y, index=(%m{i}, %n), value=%y{i}, vector={own})
 
 
 def turns(memory: Memory) -> Iterator[tuple[int, int]]:
-    """Of each access of a warp to SMEM how many turns it takes, and how many it needs."""
+    """For each access of a warp to SMEM, its number of passes, and the minimum."""
     for warp in range(4):
         threads = [memory.in_shared[32 * warp + lane] for lane in range(32)]
         for accesses in zip_longest(*threads):
@@ -67,7 +67,7 @@ def turns(memory: Memory) -> Iterator[tuple[int, int]]:
         ("f16", 64, 64, "8x8 tall 2", "2x32 striped", 8, True),
         ("bf16", 64, 64, "2x32 striped tall 2", "8x8", 1, False),
         ("bool", 128, 64, "8x8 tall 4", "16x8", 8, True),
-        # Lines of 64 bytes; few neighbours: elements by themselves, and pairs.
+        # Lines of 64 bytes; few adjacent elements: elements by themselves, and pairs.
         ("u8", 64, 64, "8x8 tall 4", "8x8", 8, False),
         ("i8", 64, 64, "2x8 tall 2", "8x8", 2, False),
         ("bf16", 64, 64, "2x8", "2x8", 2, False),

@@ -1,4 +1,4 @@
-"""Vectors of neighbours, register by register."""
+"""Vectors of adjacent elements, register by register."""
 
 import numpy as np
 import pytest

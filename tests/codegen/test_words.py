@@ -1,4 +1,4 @@
-"""Words for kernels without products compile: they are proved, and ptxas takes them."""
+"""Functions of memory-bound kernels compile: they are proved, and ptxas accepts them."""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""Mutants beside those of `mutants.py`, which break one op in small ways: of the order of ops, of
-who is meant, of places, of the depth of rings, and of how often loops run."""
+"""Mutants in addition to those of `mutants.py`, which break one op in small ways: the order of ops,
+threads, addresses, the number of stages, and trip counts.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -14,17 +15,17 @@ from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Shared, State, Tile
 
 ORDERED = (*DELETED, ops.Wgmma, ops.LoadShared, ops.LoadPanels, ops.Elect, ops.ForRange, ops.If)
 LAST = 24
-"""Values in front of a loop that its bounds may become."""
+"""Values before a loop that its bounds may become."""
 PLACES = (1024, 2048, 4096, -1024, -2048)
 
 
 def in_order(region: Region) -> list[int]:
-    """Which ops stand behind each other, those aside that are made anew around what they hold."""
+    """Pairs of consecutive ops, except those that are rebuilt around their regions."""
     return [id(op) for op in walk(region) if not regions(op)]
 
 
 def swaps(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
-    """Neighbours the other way round."""
+    """Adjacent ops in reverse order."""
     for at, op in enumerate(walk(kernel.body)):
         if not isinstance(op, ORDERED):
             continue
@@ -97,8 +98,9 @@ def replace_operand(op: Op, held: Value, other: Value) -> Op:
 
 
 def other_values(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
-    """Another state or accumulator that is at hand, another start of an operand, and other bounds
-    of a loop: what some other op uses."""
+    """Another state or accumulator in scope, another start of an operand, and other bounds of a
+    loop, which some other op uses.
+    """
     state = getattr(op, "state", None)
     if isinstance(state, Value):
         for other in known:
@@ -121,7 +123,7 @@ def other_values(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
 
 
 def depths(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
-    """All rings of a depth shallower, or deeper, by one."""
+    """All pipelines of one depth with one stage less, or more."""
     for num in sorted({op.num for op in kernel.ops if isinstance(op, ops.Advance)}):
         for by in (-1, 1):
 

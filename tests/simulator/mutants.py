@@ -1,4 +1,4 @@
-"""Every small way to break the synchronisation of a SCHEDULED kernel."""
+"""Every small way to break the synchronization of a SCHEDULED kernel."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Each operation rounds once; integers wrap; conversions are the card's."""
+"""Each operation rounds once; integers wrap; conversions are the GPU's."""
 
 import math
 
@@ -95,7 +95,7 @@ def test_reductions_of_nothing_and_of_something(name: str) -> None:
 
 
 def test_larger_and_smaller_of_nan_and_of_zeros() -> None:
-    """As the card's `max.NaN` and `min.NaN` have it, in whatever order."""
+    """Like the GPU's `max.NaN` and `min.NaN`, in any order."""
     x = np.array([np.nan, 0.0, -0.0, -0.0, 1.0], np.float32)
     y = np.array([1.0, -0.0, 0.0, -0.0, -np.inf], np.float32)
     for a, b in ((x, y), (y, x)):

@@ -19,7 +19,7 @@ def of_blocks(per: int) -> str:
 
 
 def blocks(x: Any, per: int, fn: str = "max") -> Any:
-    """What each block of a row gives."""
+    """The result of each block of a row."""
     starts = np.arange(0, x.shape[1], per)
     ufunc = dict(max=np.maximum, min=np.minimum, sum=np.add)[fn]
     return ufunc.reduceat(x, starts, axis=1)
@@ -30,7 +30,7 @@ def spread(blocks: Any, per: int, columns: int) -> Any:
 
 
 @pytest.mark.parametrize("per", [4, 32, 128, 256])
-def test_quantisation_of_blocks(per: int) -> None:
+def test_quantization_of_blocks(per: int) -> None:
     kernel = parse(of_blocks(per)).fp8
     for shape in ((20, 100), (66, 520)):
         x = np.random.default_rng(per).standard_normal(shape).astype(ml_dtypes.bfloat16)
@@ -125,7 +125,7 @@ def compiled(text: str) -> Any:
         ),
     ],
 )  # fmt: skip
-def test_refused(text: str, error: type[Exception], told: str) -> None:
+def test_rejected(text: str, error: type[Exception], told: str) -> None:
     with pytest.raises(error, match=told):
         compiled(text)
 
@@ -162,7 +162,7 @@ def scaled(X: f32[M, N], S: f32[M, NB]):
 
 
 def test_of_rows_that_are_held() -> None:
-    """What was one loop is another axis: blocks go along the one that stands for both."""
+    """A loop that is split has another axis: blocks go along the one that replaces both."""
     kernel = parse(ROWS).scaled
     x = np.random.default_rng(0).integers(1, 9, (5, 2048)).astype(np.float32)
     wanted = blocks(x / x.sum(1, keepdims=True), 32)

@@ -25,7 +25,7 @@ def run(kernel: Kernel, seed: int) -> SimulationReport:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("form", FORMS)
 def test_each_tile_is_done_once(form: str, seed: int) -> None:
-    """Whoever claims it: each asks once for a tile that it does."""
+    """In any order of responses: each cluster requests once per tile that it computes."""
     report = run(claimed(form), seed)
     assert report.op_counts["load warpgroup 0"]["ClcTryCancel"] == TILES[form]
 

@@ -96,7 +96,7 @@ def run(*changes: tuple[str, str], seed: int = 0) -> SimulationReport:
 
 
 ONE_CLUSTER = ('("N", 256)', '("128", 128)')
-"""With many tiles, so that slots are used again."""
+"""With many tiles, so that stages are used again."""
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -120,7 +120,7 @@ WRONG = {
     "half of the bytes": (
         "misuse|uninitialized|race", "underflow|slots", ("tx_bytes=8192", "tx_bytes=4096")),
     "no sync at the end": ("misuse", "hint: end with a sync_cluster", (END, "  }\n}")),
-    "only the CTA meets": (
+    "only the CTA synchronizes": (
         "misuse",
         "hint: add a sync_cluster after the initialization",
         ("  }\n  sync_cluster()\n  %rank", "  }\n  sync_cta()\n  %rank"),

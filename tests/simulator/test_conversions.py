@@ -21,7 +21,7 @@ def test_conversions(how: str) -> None:
     ("name", "dtype"), [("f8e4m3", ml_dtypes.float8_e4m3fn), ("f8e5m2", ml_dtypes.float8_e5m2)]
 )
 def test_constants_of_codegen(name: str, dtype: type) -> None:
-    """What codegen writes for a constant is what a cast of it gives."""
+    """A constant of codegen equals the result of a cast."""
     wanted = conversions.expected()["F" if name == "f8e4m3" else "G"]
     values = conversions.floats()
     for value, bits in zip(values.flat, (wanted if name == "f8e4m3" else wanted.T).flat):
@@ -35,7 +35,7 @@ def test_tf32_constants_of_codegen() -> None:
 
 
 def test_a_number_of_tf32_keeps_its_lower_bits() -> None:
-    """The tensor cores ignore them, nobody else."""
+    """Only the tensor cores ignore them."""
     text = """
 @kernel
 def k(s: tf32[N], Y: f32[N]):

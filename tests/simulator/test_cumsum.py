@@ -1,4 +1,4 @@
-"""Sums up to each element of an axis: NumPy's, whatever the tile."""
+"""Sums up to each element of an axis: NumPy's, for any tile."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_as_numpy_has_it(dtype: str, sums: str) -> None:
 
 
 def test_a_part_of_an_axis() -> None:
-    """What lies beside it is not looked at."""
+    """Elements outside of it are not read."""
     text = TEXT.format(t="f32", s="f32").replace("tiles(N)", "tiles(a, b, of=N)")
     text = text.replace("walked(", "walked(a: i32, b: i32, ")
     x, y = inputs("f32", 100), np.zeros((70, 100), np.float32)
@@ -63,7 +63,7 @@ def test_a_part_of_an_axis() -> None:
     assert not y[:, :5].any() and not y[:, 90:].any()
 
 
-def test_what_would_show_the_tile_is_refused() -> None:
+def test_results_that_depend_on_the_tile_are_rejected() -> None:
     text = TEXT.format(t="f32", s="f32").replace("before + cumsum", "cumsum")
     with pytest.raises(TypeCheckError, match="the tile size"):
         parse(text).walked.compile()

@@ -43,19 +43,19 @@ def test_race_message(golden) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_ring_of_one_slot_that_is_released_one_step_late(seed: int) -> None:
-    """The consumer holds slot i while it waits for slot i + 1."""
+def test_one_stage_deadlocks_when_released_late(seed: int) -> None:
+    """The consumer keeps stage i while it waits for stage i + 1."""
     with pytest.raises(SimulationError, match="deadlock"):
         run(gemm(stages=1), seed=seed)
     run(gemm(stages=2), seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_ring_of_one_slot_that_is_released_at_once(seed: int) -> None:
+def test_one_stage_runs_when_released_at_once(seed: int) -> None:
     run(gemm(*RELEASE_AT_ONCE, stages=1), seed=seed)
 
 
-def test_one_trip_fits_in_one_slot() -> None:
+def test_one_trip_fits_in_one_stage() -> None:
     run(gemm(stages=1), k=64, m=128, n=128)
 
 
@@ -96,7 +96,7 @@ def test_a_partition_that_has_ended_is_told() -> None:
         simulate(parse_kernel(text), {})
 
 
-def test_not_all_meet() -> None:
+def test_incomplete_sync_deadlocks() -> None:
     text = (
         PROLOGUE
         + """
@@ -108,7 +108,7 @@ def test_not_all_meet() -> None:
         simulate(parse_kernel(text), {})
 
 
-def test_registers_that_nobody_gives_back() -> None:
+def test_registers_without_release_deadlock() -> None:
     with pytest.raises(SimulationError, match=r"registers per thread .* has 0"):
         run(gemm(("setmaxnreg(count=40, increase=False)", "")))
 

@@ -53,6 +53,6 @@ def test_of_scalars(divisor: int) -> None:
         assert list(zip(q.tolist(), r.tolist(), strict=True)) == wanted
 
 
-def test_by_what_is_no_zero_costs_nothing() -> None:
+def test_division_by_nonzero_has_no_check() -> None:
     kernel = parse(KERNEL.format(dtype="i32").replace("B[m]", "128")).f
     assert "where" not in kernel._compile(Schedule(), {}, ()).ir("scheduled")

@@ -1,4 +1,4 @@
-"""Flags: each CTA writes a block, and reads its neighbour's when that one's flag says so."""
+"""Semaphores: each CTA writes a block, and reads the next CTA's block after its arrival."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def run(*changes: tuple[str, str], seed: int = 0, num_sms: int = 4) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_hand_over(seed: int) -> None:
+def test_commit_by_semaphore(seed: int) -> None:
     run(seed=seed)
     run(GRID, seed=seed)
 
@@ -148,8 +148,8 @@ kernel resets @ scheduled (%F: tensor<i32[1]>) {
     assert flag[0] == 0
 
 
-def test_who_waits_sees_no_more_than_it_must() -> None:
-    """Of two arrivals one is enough to go on: what came before the other may not be over."""
+def test_waiting_thread_sees_only_released_accesses() -> None:
+    """Of two arrivals one is enough to go on: accesses before the other may be incomplete."""
     text = """
 kernel early @ scheduled (%W: tensor<f32[P]>, %F: tensor<i32[1]>, %Y: tensor<f32[1]>) {
   launch_grid(tiles=(("3", 1),), scheduler="persistent")
@@ -235,7 +235,7 @@ kernel by_tma @ scheduled (%W: tensor<bf16[M, 64]>, %F: tensor<i32[P]>, %Y: tens
 }
 """
 BY_TMA_WRONG = {
-    "only the reads are over": (
+    "only the reads are complete": (
         r"it reads W\[.*no tma_store_wait\(read=False\) covers that store", (", read=False", "")),
     "no sync before the arrival": (
         r"it reads W\[.*not ordered after the tma_store_wait", (SYNC, "")),

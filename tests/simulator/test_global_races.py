@@ -148,7 +148,7 @@ def test_items_that_overlap_write_the_same_bits(seed: int) -> None:
 
 
 def test_items_that_overlap_write_nan_of_either_sign() -> None:
-    """As NumPy gives it; the card's has no sign."""
+    """NumPy's NaN; the GPU's has no sign."""
     text = f"""{OVERLAPPING}
   %minus: f32 = constant(value=-1.0)
   %nan: f32 = map(fn="sqrt", args=(%minus,))

@@ -1,4 +1,4 @@
-"""The sample gemm, simulated: what TMA takes and writes, and misuse that is named."""
+"""The sample GEMM, simulated: accesses of TMA, and errors for misuse."""
 
 import time
 
@@ -16,7 +16,7 @@ from wsdsl.simulator.warpgroup_steps import INVISIBLE_OPS, VALUES, VISIBLE_OPS
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("trips", range(7))
 @pytest.mark.parametrize("stages", [2, 3, 4])
-def test_any_number_of_trips_through_the_ring(stages: int, trips: int) -> None:
+def test_any_number_of_trips_through_the_pipeline(stages: int, trips: int) -> None:
     for seed in range(2):
         run(gemm(stages=stages), 200, 300, 64 * trips, seed=seed)
 

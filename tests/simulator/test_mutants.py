@@ -1,6 +1,6 @@
-"""Break each synchronising op of the sample in turn: the simulator objects, in any order of events.
+"""Break each synchronizing op of the sample: the simulator reports it in any order of events.
 
-What it lets pass is listed here with the reason why it is harmless.
+Mutants without a report are listed here with the reason why they are harmless.
 """
 
 import pytest
@@ -14,20 +14,20 @@ SEEDS = range(2)
 
 HARMLESS = {
     "twice fence_mbarrier_init": "a fence more",
-    "twice sync_cta": "all threads meet twice",
+    "twice sync_cta": "all threads synchronize twice",
     "twice setmaxnreg": "the second asks for what is held",
     "twice mbarrier_wait": "the phase has not moved on: its consumer has not arrived",
     "twice wgmma_fence": "a fence more",
     "twice wgmma_commit": "an empty group: the waits that follow cover one real group more",
     "twice wgmma_wait": "nothing is left to wait for",
     "twice tma_store_wait": "nothing is left to wait for",
-    "twice sync_warp": "the warp meets twice",
+    "twice sync_warp": "the warp synchronizes twice",
     "twice fence_async_proxy": "a fence more",
     "twice tma_store_commit": "an empty group: the waits that follow cover one real group more",
     "pending 0 wgmma_wait": "waits for more",
     "pending 0 tma_store_wait": "waits for more",
     "read tma_store_wait": "waits for the writes too; the last may leave them to the kernel's end",
-    "no pred mbarrier_arrive last": "%any holds whenever K > 0; when K = 0 nobody ever waits",
+    "no pred mbarrier_arrive last": "%any holds whenever K > 0; when K = 0 no thread waits",
 }
 WRONG_DATA = {
     "delete tma_store": "nothing is written",
@@ -73,7 +73,7 @@ def test_lists_name_real_mutants() -> None:
     assert {*HARMLESS, *WRONG_DATA} <= {kind_of(what) for what, _ in MUTANTS}
 
 
-def test_every_synchronising_line_is_deleted() -> None:
+def test_every_synchronizing_line_is_deleted() -> None:
     words = (
         "mbarrier_wait(",
         "mbarrier_arrive(",

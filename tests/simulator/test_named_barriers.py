@@ -1,4 +1,4 @@
-"""Named barriers: one warpgroup fills a slot, another stores it, in turns."""
+"""Named barriers: one warpgroup fills a stage, another stores it, in alternation."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def run(*changes: tuple[str, str], seed: int = 0) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_turns(seed: int) -> None:
+def test_alternation(seed: int) -> None:
     run(seed=seed)
 
 

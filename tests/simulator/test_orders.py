@@ -93,7 +93,7 @@ LOAD, LEFT, RIGHT = "cta0/0.load.0", "cta0/1.compute.0", "cta0/1.compute.1"
 
 @pytest.mark.parametrize("agents", ["eager", "lazy", "random"])
 def test_a_script_that_cannot_be_followed_is_left(agents: Any) -> None:
-    """The consumers cannot go first, and the loads no further than the ring."""
+    """The consumers cannot go first, and the loads are at most the stages ahead."""
     for script in ([(LEFT, 1000), (LOAD, 5)], [(LOAD, 1000)], [(LOAD, 0), (RIGHT, 40), (LOAD, 3)]):
         arrays = inputs(200, 256, 320)
         simulate(gemm(), arrays, num_sms=1, script=script, agents=agents)

@@ -1,4 +1,4 @@
-"""Where the largest and the smallest are: NumPy's answer, whatever the tile."""
+"""Positions of the largest and the smallest: NumPy's answer, for any tile."""
 
 from typing import Any
 
@@ -69,6 +69,6 @@ def test_as_numpy_has_it(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("later", ["top > most", "~(top < most) & (most == most)"])
-def test_what_would_show_the_tile_is_refused(later: str) -> None:
+def test_results_that_depend_on_the_tile_are_rejected(later: str) -> None:
     with pytest.raises(TypeCheckError, match="the tile size"):
         kernels("f32", later).walked.compile()

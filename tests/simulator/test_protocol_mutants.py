@@ -1,5 +1,5 @@
-"""Break each synchronising op of the kernels with clusters, named barriers, flags and operands in
-registers: some order shows it. What is harmless is listed with the reason why.
+"""Break each synchronizing op of the kernels with clusters, named barriers, semaphores and operands
+in registers: some order shows it. Harmless mutants are listed with the reason.
 """
 
 from collections.abc import Callable
@@ -31,15 +31,15 @@ CASES: dict[str, tuple[str, Check, list[str]]] = {
     "by_tma": (
         test_flags.BY_TMA,
         test_flags.check_by_tma,
-        ["sync_cta()"],  # of one warpgroup, which meets at the named barrier too
+        ["sync_cta()"],  # of one warpgroup, which waits at the named barrier too
     ),
     "registers": (
         test_register_operands.GEMM,
         test_register_operands.check,
-        ["mbarrier_arrive(barriers=%empty, state=%last)"],  # nobody waits for it
+        ["mbarrier_arrive(barriers=%empty, state=%last)"],  # no thread waits for it
     ),
 }
-"""Text, what is asked of a run, and what is harmless to break."""
+"""Text, the parameters of a run, and the harmless mutants."""
 
 
 def objects(check: Check, kernel: Kernel) -> bool:

@@ -1,4 +1,6 @@
-"""Operands that threads write to SMEM and wgmma reads: the generic and the async proxy meet."""
+"""Operands that threads write to SMEM and wgmma reads: synchronization of the generic and the async
+proxy.
+"""
 
 import pytest
 
@@ -32,7 +34,7 @@ def test_each_mutant(what: str, kernel: Kernel) -> None:
         run(kernel, 250, 512, 320)
 
 
-def test_what_is_said() -> None:
+def test_messages() -> None:
     fence = "          fence_async_proxy()\n          mbarrier_arrive(barriers=%full"
     with pytest.raises(SimulationError, match="no fence_async_proxy of its threads"):
         run(gemm_by_threads((fence, "          mbarrier_arrive(barriers=%full")))

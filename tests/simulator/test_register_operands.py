@@ -1,4 +1,4 @@
-"""wgmma with its left operand in registers, one step of K behind the loads of the other."""
+"""wgmma with its left operand in registers, one step of K after the loads of the other."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ def test_every_code_is_its_value_and_back(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_what_lies_between_goes_to_the_nearest(name: str) -> None:
+def test_values_between_round_to_nearest(name: str) -> None:
     """Halves, and what is a bit more or less, as ml_dtypes has it."""
     made, _ = FLOATS[name]
     known = np.unique(values_of(name)[np.isfinite(values_of(name))])
@@ -57,7 +57,7 @@ def test_what_lies_between_goes_to_the_nearest(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FLOATS)
-def test_what_is_too_large_saturates(name: str) -> None:
+def test_large_values_saturate(name: str) -> None:
     given = np.array([np.inf, 3.4e38, -np.inf, -3.4e38, np.nan, 0.0, -0.0], np.float32)
     got = round_float(given, DTYPES[name]).astype(np.float32).tolist()
     most = float(np.nanmax(np.where(np.isinf(values_of(name)), 0, values_of(name))))
@@ -178,7 +178,7 @@ def test_numbers_that_a_type_does_not_hold(number: str, name: str, told: str) ->
         ("where(a > 0.3, a, 1.0)", True), ("min(a, 2.0)", True),
     ],
 )  # fmt: skip
-def test_what_is_computed_is_f32(name: str, value: str, kept: bool) -> None:
+def test_results_are_f32(name: str, value: str, kept: bool) -> None:
     other = "f4e2m1" if name != "f4e2m1" else "f8e5m2"
     text = f"@kernel\ndef k(A: {name}[M, N], B: {other}[M, N], Y: f32[M, N]):\n"
     text += "    for m, n in tiles(M, N):\n        a, b = A[m, n], B[m, n]\n"

@@ -1,4 +1,4 @@
-"""Tensor memory in the simulator: who may touch which columns when, whatever the order of a run."""
+"""Tensor memory in the simulator: the legal order of accesses to columns, in any order of a run."""
 
 import pytest
 

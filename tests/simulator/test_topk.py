@@ -1,4 +1,4 @@
-"""The largest of rows, in order, and where they are, whatever the tile."""
+"""The largest of rows, in order, and their positions, for any tile."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_of_fewer_elements() -> None:
         assert v.tolist() == [[3, 1, -np.inf]] and i.tolist() == [[1, 0, 2**31 - 1]]
 
 
-def test_refused() -> None:
+def test_rejected() -> None:
     text = TEXT.format(t="f32", low="-inf")
     with pytest.raises(CompileError, match="up to 32 largest elements"):
         parse(text).whole.compile(M=64, N=64, K=33)

@@ -1,4 +1,4 @@
-"""Words for kernels without products in the simulator: what the reference says, bit by bit."""
+"""Functions of memory-bound kernels in the simulator: equal to the reference, bit by bit."""
 
 from typing import Any
 
