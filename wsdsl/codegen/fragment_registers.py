@@ -197,31 +197,21 @@ def from_floats(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) ->
     if dtype.name == "f32":
         return Registers(dtype, *shape, tuple(floats))
     if dtype.name == "tf32":
-        rounded = (w.call("llvm.nvvm.f2tf32.rna", "i32", [("float", x)]) for x in floats)
-        return Registers(
-            dtype, *shape, tuple(w.value(f"bitcast i32 {x} to float") for x in rounded)
-        )
+        codes = (w.call("llvm.nvvm.f2tf32.rna", "i32", [("float", x)]) for x in floats)
+        return Registers(dtype, *shape, tuple(w.value(f"bitcast i32 {x} to float") for x in codes))
     if dtype.name in SMALL_FORMATS:
         type = scalar_type(dtype)
         codes = (small_from_float(w, x, dtype) for x in floats)
         return from_elements(w, dtype, shape, [w.value(f"trunc i32 {x} to {type}") for x in codes])
-    if dtype.bits == 8:
-        return _to_f8(w, dtype, shape, floats)
-    if is_packed(dtype, shape[1]):
+    if is_packed(dtype, shape.columns):
+        convert = nvvm.to_f8_pair if dtype.bits == 8 else nvvm.to_half_pair
         pairs = zip(floats[::2], floats[1::2], strict=True)
-        packed = tuple(nvvm.to_half_pair(w, dtype.name, *pair) for pair in pairs)
-        return Registers(dtype, *shape, packed)
+        return Registers(dtype, *shape, tuple(convert(w, dtype.name, *pair) for pair in pairs))
+    if dtype.bits == 8:
+        codes = [nvvm.to_f8_pair(w, dtype.name, x, f32_literal(0.0)) for x in floats]
+        return Registers(dtype, *shape, tuple(w.value(f"trunc i16 {x} to i8") for x in codes))
     type = scalar_type(dtype)
-    rounded = tuple(w.value(f"fptrunc float {x} to {type}") for x in floats)
-    return Registers(dtype, *shape, rounded)
-
-
-def _to_f8(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) -> Registers:
-    if not is_packed(dtype, shape[1]):
-        alone = [nvvm.to_f8_pair(w, dtype.name, x, f32_literal(0.0)) for x in floats]
-        return Registers(dtype, *shape, tuple(w.value(f"trunc i16 {x} to i8") for x in alone))
-    pairs = zip(floats[::2], floats[1::2], strict=True)
-    return Registers(dtype, *shape, tuple(nvvm.to_f8_pair(w, dtype.name, *pair) for pair in pairs))
+    return Registers(dtype, *shape, tuple(w.value(f"fptrunc float {x} to {type}") for x in floats))
 
 
 def from_elements(w: Writer, dtype: DType, shape: Shape, value: Sequence[str]) -> Registers:

@@ -29,18 +29,21 @@ def bytes_to_half(w: Writer, x: Registers, dtype: DType) -> Registers | None:
     if dtype.name not in ("bf16", "f16") or (x.dtype.name == "f8e8m0" and dtype.name == "f16"):
         return None
     results: list[str] = []
+    signed, exact = x.dtype.kind == "int", IN_F16 if dtype.name == "f16" else IN_BF16
+    table, subtract = AND_XOR if signed else AND_OR, f"sub.rn.{dtype.name}x2"
+    offset = twice(exact + (signed << x.dtype.bits - 1))
     if x.dtype.bits == 4 and not small:
-        raised = _raised(w, x, dtype)
-        name, offset = f"sub.rn.{dtype.name}x2", str(raised.offset)
-        results = [arithmetic(w, name, text, offset) for text in raised.texts]
+        raised = Raised(offset, tuple(lop3(w, pair, twice(15), offset, table) for pair in x.texts))
+        results = [arithmetic(w, subtract, text, str(offset)) for text in raised.texts]
         return Registers(dtype, *x.shape, tuple(results), raised=raised)
     for pair in halves_of(w, x):
         if small:
             results.append(small_to_half(w, pair, x.dtype, dtype))
         elif x.dtype.bits == 8 and dtype.name == "bf16":
-            results.append(_byte_to_bf16(w, pair, x.dtype.kind == "int"))
+            results.append(_byte_to_bf16(w, pair, signed))
         else:
-            results.append(_byte_to_f16(w, pair, x.dtype.kind == "int"))
+            value = lop3(w, pair, twice(0xFF), offset, table)
+            results.append(arithmetic(w, subtract, value, str(offset)))
     return Registers(dtype, *x.shape, tuple(results))
 
 
@@ -49,19 +52,6 @@ def halves_of(w: Writer, x: Registers) -> tuple[str, ...]:
     if x.dtype.bits == 4:
         return x.texts
     return x.spread or tuple(spread(w, text) for text in x.texts)
-
-
-def _raised(w: Writer, x: Registers, target: DType) -> Raised:
-    signed = x.dtype.kind == "int"
-    offset = twice((IN_F16 if target.name == "f16" else IN_BF16) + 8 * signed)
-    table = AND_XOR if signed else AND_OR
-    return Raised(offset, tuple(lop3(w, pair, twice(15), offset, table) for pair in x.texts))
-
-
-def _byte_to_f16(w: Writer, pair: str, signed: bool) -> str:
-    offset = twice(IN_F16 + 128 * signed)
-    value = lop3(w, pair, twice(0xFF), offset, AND_XOR if signed else AND_OR)
-    return arithmetic(w, "sub.rn.f16x2", value, str(offset))
 
 
 def _byte_to_bf16(w: Writer, pair: str, signed: bool) -> str:

@@ -27,7 +27,8 @@ def paired(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
     if first.dtype != dtype or second.dtype != dtype:
         return None
     pairs, results = _Pairs(c.w, shape), list[str]()
-    if op.fn == "sub" and first.shape == shape and first.raised and _is_of_lines(second):
+    of_rows = second.raised is not None and not second.raised.texts
+    if op.fn == "sub" and first.shape == shape and first.raised and of_rows:
         return _less_zero_points(c.w, pairs, first, second)
     for i in range(num_registers(dtype, *shape)):
         a, b = pairs.of(first, i), pairs.of(second, i)
@@ -36,11 +37,6 @@ def paired(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
         else:
             results.append(arithmetic(c.w, f"{op.fn}.{PAIRED[op.fn]}.{dtype.name}x2", a, b))
     return Registers(dtype, *shape, tuple(results))
-
-
-def _is_of_lines(value: Registers) -> bool:
-    """Integers of 4 bits, one for many elements."""
-    return value.raised is not None and not value.raised.texts
 
 
 def _less_zero_points(w: Writer, pairs: _Pairs, first: Registers, second: Registers) -> Registers:

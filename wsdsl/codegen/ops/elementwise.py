@@ -124,26 +124,21 @@ def _of_integers(c: Context, op: Map) -> bool:
     ):
         return False
     text = _function(c.w, op, operand, args)(*[a.text for a in scalars])
-    plain = not kind.dtype.is_integer
-    c.values[op.result] = (
-        Scalar(text, kind.dtype) if plain else _integer(op, text, kind.dtype, args)
-    )
+    dtype = kind.dtype
+    is_integer = dtype.is_integer
+    c.values[op.result] = _integer(op, text, dtype, args) if is_integer else Scalar(text, dtype)
     return True
 
 
 def _integer(op: Map, text: str, dtype: DType, args: list[Storage]) -> Scalar:
     """With what is known of it."""
     origin, offset = _shifted(op.fn, args)
-    multiple = 1 if op.wraps else _multiple(op.fn, args)
-    return Scalar(text, dtype, None, _stays_nonnegative(op, args), origin, offset, multiple)
-
-
-def _multiple(fn: str, args: list[Storage]) -> int:
-    """A number that the result is a multiple of."""
-    own = [multiple_of(a) for a in args if isinstance(a, Scalar)]
-    if fn == "mul":
-        return math.prod(own) or 1
-    return math.gcd(*own) or 1 if fn in ("add", "sub", "min", "max") else 1
+    multiples = [multiple_of(a) for a in args if isinstance(a, Scalar)]
+    multiple = math.prod(multiples) if op.fn == "mul" else math.gcd(*multiples)
+    if op.wraps or op.fn not in ("mul", "add", "sub", "min", "max"):
+        multiple = 1
+    sure = _stays_nonnegative(op, args)
+    return Scalar(text, dtype, None, sure, origin, offset, multiple or 1)
 
 
 def _shifted(fn: str, args: list[Storage]) -> tuple[Scalar | None, int]:

@@ -121,20 +121,13 @@ def _down_columns(w: Writer, part: Registers, height: int) -> list[tuple[int, st
         results = []
         for e in (e for first in firsts for e in range(first, first + vector, WORD)):
             rows = [words[(e + i * vector) // WORD] for i in range(WORD)]
-            results += [(e + i, text) for i, text in enumerate(_transposed(w, rows))]
+            for i, half in enumerate(BYTES):
+                low, high = (pick_bytes(w, rows[n], rows[n + 1], half) for n in (0, 2))
+                results += [(e + 2 * i + n, pick_bytes(w, low, high, PAIRS[n])) for n in (0, 1)]
         return results
     texts = [to_bits(w, x, part.dtype) for x in fragment_registers.elements(w, part)]
     each = [e for first in firsts for e in range(first, first + vector)]
     return [(e, _joined(w, [texts[e + i * vector] for i in range(height)], size)) for e in each]
-
-
-def _transposed(w: Writer, rows: list[str]) -> list[str]:
-    """Four words of four bytes, as columns."""
-    results = list[str]()
-    for half in BYTES:
-        upper, lower = (pick_bytes(w, rows[i], rows[i + 1], half) for i in (0, 2))
-        results += [pick_bytes(w, upper, lower, pair) for pair in PAIRS]
-    return results
 
 
 def _joined(w: Writer, texts: list[str], size: int) -> str:
