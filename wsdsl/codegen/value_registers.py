@@ -84,7 +84,7 @@ class Reconversion:
 
 @record
 class Registers:
-    """A fragment's, or accumulator's, registers in one thread (`fragments.py` has the layout).
+    """Registers of a fragment or accumulator in one thread, see `fragment_registers.py`.
 
     16-bit floats with more than one column are held as packed pairs, i32; 8-bit elements as pairs
     in an i16; 4-bit ones in the halves of an i32, as bits 0 to 3 and 16 to 19, with anything in the

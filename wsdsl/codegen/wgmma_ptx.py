@@ -41,7 +41,7 @@ class Product:
         if may_be_mn_major(self.dtypes[0]):
             majors = [x.k_major for x in (a, self.b) if isinstance(x, Descriptor)]
             ending += "".join(f", {int(not k_major)}" for k_major in majors)
-        # gate.py finds the op by this comment.
+        # `ptxas_diagnostics.py` finds the op by this comment.
         lines = [f"// {self.name} = wgmma", ".reg .b32 la, lb, ha, hb;", ".reg .b64 a, b;"]
         if isinstance(a, Descriptor):
             lines.append(f"mov.b32 ha, {a.high};")

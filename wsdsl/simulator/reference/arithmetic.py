@@ -184,8 +184,6 @@ def smaller(a: Any, b: Any) -> Array:
 _erf: Callable[..., Any] = np.frompyfunc(math.erf, 1, 1)
 
 
-def _gelu(x: Array) -> Array:
-    return 0.5 * x * (1.0 + np.asarray(_erf(x / math.sqrt(2.0)), np.float64))
 
 
 def _sigmoid(x: Array) -> Array:
@@ -211,7 +209,7 @@ IN_DOUBLE: dict[str, Callable[..., Any]] = {
     "pow": np.power,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "sigmoid": _sigmoid,
-    "gelu": _gelu,
+    "gelu": lambda x: 0.5 * x * (1.0 + np.asarray(_erf(x / math.sqrt(2.0)), np.float64)),
     "silu": lambda x: x * _sigmoid(x),
     "erf": lambda x: np.asarray(_erf(x), np.float64),
     "fma": lambda a, b, c: a * b + c,
