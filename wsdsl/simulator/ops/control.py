@@ -45,6 +45,6 @@ def run_for_range(wg: Warpgroup, op: ops.ForRange) -> Steps:
 
 
 def _define(wg: Warpgroup, results: tuple[Value, ...], values: tuple[Any, ...]) -> None:
-    for value, held in zip(results, values, strict=True):
-        wg.values[value.name] = held
+    for value, operand in zip(results, values, strict=True):
+        wg.values[value.name] = operand
     wg.operands.carried(results, wg.wgmma.fences)

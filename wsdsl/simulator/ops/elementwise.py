@@ -19,32 +19,32 @@ I32_FAST: dict[str, Callable[[int, int], int]] = {
 
 
 def value_of_map(wg: Warpgroup, op: ops.Map) -> Any:
-    held = [wg.get(a, op) for a in op.args]
+    values = [wg.get(a, op) for a in op.args]
     dtype = dtype_of(op.args[-1])
-    if dtype.name == "i32" and op.fn in I32_FAST and all(type(h) is int for h in held):
-        made = I32_FAST[op.fn](held[0], held[1])
-        if type(made) is int and not -(1 << 31) <= made < 1 << 31:
-            made = (made + (1 << 31)) % (1 << 32) - (1 << 31)
-        return made
-    arrays = [as_array(h, v) for h, v in zip(held, op.args, strict=True)]
-    made = apply(op.fn, arrays, dtype, dtype_of(op.result))
-    return finish(made, op.result)
+    if dtype.name == "i32" and op.fn in I32_FAST and all(type(h) is int for h in values):
+        result = I32_FAST[op.fn](values[0], values[1])
+        if type(result) is int and not -(1 << 31) <= result < 1 << 31:
+            result = (result + (1 << 31)) % (1 << 32) - (1 << 31)
+        return result
+    arrays = [as_array(h, v) for h, v in zip(values, op.args, strict=True)]
+    result = apply(op.fn, arrays, dtype, dtype_of(op.result))
+    return finish(result, op.result)
 
 
 def value_of_cast(wg: Warpgroup, op: ops.Cast) -> Any:
-    held = as_array(wg.get(op.x, op), op.x)
-    made = convert(held, dtype_of(op.x), dtype_of(op.result), op.saturate)
-    return finish(made, op.result)
+    value = as_array(wg.get(op.x, op), op.x)
+    result = convert(value, dtype_of(op.x), dtype_of(op.result), op.saturate)
+    return finish(result, op.result)
 
 
 def value_of_bitcast(wg: Warpgroup, op: ops.Bitcast) -> Any:
-    held = as_array(wg.get(op.x, op), op.x)
-    return finish(reinterpret(held, dtype_of(op.x), dtype_of(op.result)), op.result)
+    value = as_array(wg.get(op.x, op), op.x)
+    return finish(reinterpret(value, dtype_of(op.x), dtype_of(op.result)), op.result)
 
 
 def value_of_constant(wg: Warpgroup, op: ops.Constant) -> Any:
-    held, dtype = as_array(op.value, op.result), dtype_of(op.result)
-    return (round_float(held, dtype) if dtype.is_float else held).item()
+    value, dtype = as_array(op.value, op.result), dtype_of(op.result)
+    return (round_float(value, dtype) if dtype.is_float else value).item()
 
 
 def value_of_full(wg: Warpgroup, op: ops.Full) -> Any:

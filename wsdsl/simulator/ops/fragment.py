@@ -22,8 +22,8 @@ def value_of_join(wg: Warpgroup, op: ops.Join) -> Any:
 
 
 def value_of_convert_layout(wg: Warpgroup, op: ops.ConvertLayout) -> Any:
-    held = wg.get(op.x, op)
-    return held if ops.is_same_registers(op) else held.copy()
+    value = wg.get(op.x, op)
+    return value if ops.is_same_registers(op) else value.copy()
 
 
 def value_of_iota(wg: Warpgroup, op: ops.Iota) -> Any:

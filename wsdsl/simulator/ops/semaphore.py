@@ -29,9 +29,9 @@ def semaphore_arrive(wg: Warpgroup, op: ops.SemaphoreArrive) -> None:
         after = array[at] = _after(wg, op, before)
     wg.effect(op, "arrive", "flag", wg.one, at, op.tensor.name, -1)
     flags = wg.cta.residents.flags
-    told = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one, op.release)
-    if told:
-        wg.fail(op, f"it arrives on {op.tensor.name}{list(at)}; {told}", kind="race")
+    message = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one, op.release)
+    if message:
+        wg.fail(op, f"it arrives on {op.tensor.name}{list(at)}; {message}", kind="race")
 
 
 def _after(wg: Warpgroup, op: ops.SemaphoreArrive, before: np.int32) -> np.int32:

@@ -161,20 +161,20 @@ def reinterpret(x: Array, source: DType, target: DType) -> Array:
         return wrap_integer(codes.astype(np.int64), target)
     if target.name in SMALL_MASK:
         x = x.view(np.uint8) & np.uint8(SMALL_MASK[target.name])
-    held = x.view(numpy_dtype(target))
+    value = x.view(numpy_dtype(target))
     if source.is_float and target.is_integer and source.name not in (*SMALL_MASK, "f8e8m0"):
         nan = np.isnan(x)
         if nan.any():
             bits = (1 << (source.bits - 1)) - 1
-            held = np.where(nan, np.asarray(bits, held.dtype), held)
-    return held
+            value = np.where(nan, np.asarray(bits, value.dtype), value)
+    return value
 
 
 def larger(a: Any, b: Any) -> Array:
     """The maximum as the GPU computes it: NaN if either is, and of zeros the positive one."""
-    made = np.maximum(a, b)
-    zero = made == 0
-    return np.where(zero & (a == b), a + b, made) if zero.any() else made
+    result = np.maximum(a, b)
+    zero = result == 0
+    return np.where(zero & (a == b), a + b, result) if zero.any() else result
 
 
 def smaller(a: Any, b: Any) -> Array:
@@ -182,8 +182,6 @@ def smaller(a: Any, b: Any) -> Array:
 
 
 _erf: Callable[..., Any] = np.frompyfunc(math.erf, 1, 1)
-
-
 
 
 def _sigmoid(x: Array) -> Array:
@@ -298,11 +296,11 @@ def reduce_blocks(fn: str, x: Array, dtype: DType, axis: int, size: int, start: 
     all elements of a block get what it gives.
     """
     blocks = (np.arange(x.shape[axis]) + start) // size
-    made = np.empty_like(x)
+    result = np.empty_like(x)
     for block in dict.fromkeys(blocks.tolist()):
         own = tuple(slice(None) if i != axis else blocks == block for i in range(x.ndim))
-        made[own] = np.expand_dims(reduce(fn, x[own], dtype, axis), axis)
-    return made
+        result[own] = np.expand_dims(reduce(fn, x[own], dtype, axis), axis)
+    return result
 
 
 def scan(x: Array, dtype: DType, axis: int) -> Array:

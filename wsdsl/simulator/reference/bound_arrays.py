@@ -39,14 +39,14 @@ class GlobalTensor:
     fragments: bool = False
 
     def add(self, at: tuple[Array, ...], value: Array) -> None:
-        """Add to elements, each of which several of `at` may be, and round once."""
+        """Add to elements; duplicates in `at` are added up and rounded once."""
         if not value.size:
             return
         wide = np.float64 if self.dtype.is_float else np.int64
-        found, back = np.unique(np.ravel_multi_index(at, self.array.shape), return_inverse=True)
-        total = np.full(found.shape, -0.0, wide)
+        places, back = np.unique(np.ravel_multi_index(at, self.array.shape), return_inverse=True)
+        total = np.full(places.shape, -0.0, wide)
         np.add.at(total, back, value.astype(wide))
-        there = np.unravel_index(found, self.array.shape)
+        there = np.unravel_index(places, self.array.shape)
         self.array[there] = round_total(total + self.array[there].astype(wide), self.dtype)
 
 
@@ -88,17 +88,17 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
     missing = [p.name for p in kernel.params if p.name not in arrays]
     unknown = sorted(set(arrays) - {p.name for p in kernel.params})
     if missing or unknown:
-        told = [f"needs {m}" for m in missing] + [f"has no parameter {u}" for u in unknown]
+        faults = [f"needs {m}" for m in missing] + [f"has no parameter {u}" for u in unknown]
         hint = f"pass {', '.join(p.name for p in kernel.params)}"
-        raise LaunchError([Finding(f"WS0907 {kernel.name} {t}", hint=hint) for t in told])
+        raise LaunchError([Finding(f"WS0907 {kernel.name} {t}", hint=hint) for t in faults])
     # Packed tensors last, so that an odd size is known from the tensors that show it.
     for p in sorted(kernel.params, key=lambda p: _is_packed(p.type, arrays[p.name])):
-        held = arrays[p.name]
+        value = arrays[p.name]
         if isinstance(p.type, Tile):
-            scalars[p.name] = convert_scalar(held, p.type.dtype)
+            scalars[p.name] = convert_scalar(value, p.type.dtype)
             continue
         assert isinstance(p.type, Tensor)
-        array = _unpacked(held) if p.type.packed else np.asarray(held)
+        array = _unpacked(value) if p.type.packed else np.asarray(value)
         shape = list(array.shape)
         is_packed = _is_packed(p.type, array)
         if len(shape) != len(p.type.dims):
@@ -133,27 +133,29 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
     return Arguments(tensors, scalars, sizes, copied)
 
 
-def _unpacked(held: Any) -> Array:
+def _unpacked(value: Any) -> Array:
     """A packed tensor's elements, in rows that begin where those of its memory may."""
-    array = np.asarray(held)
+    array = np.asarray(value)
     wide = *array.shape[:-1], -(-array.shape[-1] // PACKED_LINES) * PACKED_LINES
     rows = np.zeros(wide, array.dtype)[..., : array.shape[-1]]
     rows[...] = array
     return rows
 
 
-def _is_packed(kind: Any, held: Any) -> bool:
-    return isinstance(kind, Tensor) and kind.dtype.bits == 4 and _is_bytes(np.asarray(held))
+def _is_packed(kind: Any, value: Any) -> bool:
+    return isinstance(kind, Tensor) and kind.dtype.bits == 4 and _is_bytes(np.asarray(value))
 
 
 def _is_bytes(array: Array) -> bool:
     return array.dtype.name in ("uint8", "int8")
 
 
-def convert_scalar(held: Any, dtype: DType) -> Any:
+def convert_scalar(value: Any, dtype: DType) -> Any:
     """A Python number rounded to a dtype; floats stay Python floats, integers ints."""
     source = DTYPES["f32"] if dtype.is_float else DTYPES["i32"]
-    raw = np.asarray(float(held), np.float32) if dtype.is_float else np.asarray(int(held), np.int64)
+    raw = (
+        np.asarray(float(value), np.float32) if dtype.is_float else np.asarray(int(value), np.int64)
+    )
     return convert(raw, source, dtype).item() if source != dtype else raw.item()
 
 

@@ -11,23 +11,23 @@ from wsdsl.ir.types import Fragment, Tile
 from wsdsl.simulator.reference.arithmetic import dtype_of, numpy_dtype, round_float
 
 
-def finish(held: Any, result: Value) -> Any:
+def finish(value: Any, result: Value) -> Any:
     """A computed array as the result's value: spread over a fragment, or a Python number."""
     shape = shape_of(result)
-    return held.item() if shape is None else np.broadcast_to(held, shape)
+    return value.item() if shape is None else np.broadcast_to(value, shape)
 
 
-def as_array(held: Any, value: Value) -> Any:
+def as_array(operand: Any, value: Value) -> Any:
     dtype = dtype_of(value)
     if dtype.name == "tf32":
         # Memory keeps the lower bits, which the tensor cores ignore.
-        return np.asarray(held, np.float32)
-    if dtype.is_float and not isinstance(held, np.ndarray):
-        made = np.asarray(held, np.float64)
+        return np.asarray(operand, np.float32)
+    if dtype.is_float and not isinstance(operand, np.ndarray):
+        result = np.asarray(operand, np.float64)
         # An infinity that the type has, as f8e5m2, is not what `round_float` saturates.
-        own = made.astype(numpy_dtype(dtype))
-        return own if np.isinf(own) else round_float(made, dtype)
-    return np.asarray(held, numpy_dtype(dtype))
+        own = result.astype(numpy_dtype(dtype))
+        return own if np.isinf(own) else round_float(result, dtype)
+    return np.asarray(operand, numpy_dtype(dtype))
 
 
 def shape_of(value: Value) -> tuple[int, int] | None:

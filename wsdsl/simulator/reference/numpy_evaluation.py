@@ -58,8 +58,8 @@ class _Evaluator:
             self.blocks[op.axis] = math.lcm(self.blocks.get(op.axis, 1), op.size)
         for p in kernel.params:
             if isinstance(p.type, Tile):
-                held = np.asarray(self.arguments.scalars[p.name]).astype(numpy_dtype(p.type.dtype))
-                self.values[p.name] = held
+                value = np.asarray(self.arguments.scalars[p.name]).astype(numpy_dtype(p.type.dtype))
+                self.values[p.name] = value
         self.run(kernel.body)
 
     def run(self, region: Region) -> tuple[Array, ...]:
@@ -91,8 +91,8 @@ class _Evaluator:
         return ()
 
     def define(self, results: tuple[Value, ...], values: tuple[Array, ...]) -> None:
-        for value, held in zip(results, values, strict=True):
-            self.values[value.name] = held
+        for value, operand in zip(results, values, strict=True):
+            self.values[value.name] = operand
 
     def for_tiles(self, op: ops.ForTiles) -> None:
         axis = op.index.as_axis
@@ -144,8 +144,8 @@ class _Evaluator:
                 x, dtype = get[op.x.name], dtype_of(op.x)
                 return arithmetic.reduce_blocks(op.fn, x, dtype, axis, op.size, start)
             case ops.Index():
-                held = self.range_of(op.axis.as_axis.name)
-                return np.arange(held.start, held.stop, dtype=np.int32)
+                value = self.range_of(op.axis.as_axis.name)
+                return np.arange(value.start, value.stop, dtype=np.int32)
             case ops.End():
                 return np.asarray(self.range_of(op.axis.as_axis.name).stop, np.int32)
             case ops.Block():
@@ -172,8 +172,8 @@ class _Evaluator:
             last = (*ordered[:-1], into)
             before = [self.place(v, last) for v in op.before]
             x, places = (np.concatenate(c, -1) for c in zip(before, (x, places), strict=True))
-        made = arithmetic.top_k(x, places, dtype_of(op.x), count)[op.places]
-        return np.moveaxis(made, -1, axes.index(into))
+        result = arithmetic.top_k(x, places, dtype_of(op.x), count)[op.places]
+        return np.moveaxis(result, -1, axes.index(into))
 
     def range_of(self, axis: str) -> range:
         """A whole dimension may be named in a new tile's type before any load takes it."""
@@ -181,12 +181,12 @@ class _Evaluator:
 
     def place(self, value: Value, axes: tuple[str, ...]) -> Array:
         """A value with its axes where `axes` has them, ones elsewhere."""
-        own, held = value.as_tile.axes, self.values[value.name]
+        own, operand = value.as_tile.axes, self.values[value.name]
         if own == axes:
-            return held
-        held = held.transpose(sorted(range(len(own)), key=lambda i: axes.index(own[i])))
+            return operand
+        operand = operand.transpose(sorted(range(len(own)), key=lambda i: axes.index(own[i])))
         keep = tuple(slice(None) if a in own else None for a in axes)
-        return held[keep] if axes else held
+        return operand[keep] if axes else operand
 
     def contract(self, op: ops.Contract) -> Array:
         a, b = op.a.as_tile.axes, op.b.as_tile.axes
@@ -205,49 +205,49 @@ class _Evaluator:
 
     def operands(self, op: ops.Contract) -> list[Array]:
         """The operands, multiplied by their factors without rounding."""
-        found: list[Array] = []
+        results: list[Array] = []
         sides = factored(op, self.made) or ((op.a, []), (op.b, []))
         for value, (tile, factors) in zip((op.a, op.b), sides, strict=True):
             axes = value.as_tile.axes
-            held = arithmetic.multiplicand(self.place(tile, axes), dtype_of(tile))
+            operand = arithmetic.multiplicand(self.place(tile, axes), dtype_of(tile))
             scales = dict(zip((op.a, op.b), op.scales, strict=False))
             for factor in (*factors, *([scales[value]] if scales else [])):
                 wide = arithmetic.widen(self.place(factor, axes))
-                held = held.astype(np.float64) * wide
+                operand = operand.astype(np.float64) * wide
             shape = [len(self.range_of(a)) for a in axes]
-            found.append(np.broadcast_to(held, shape) if factors or scales else held)
-        return found
+            results.append(np.broadcast_to(operand, shape) if factors or scales else operand)
+        return results
 
     def positions(self, index: tuple[Value, ...], axes: tuple[str, ...]) -> list[Array]:
         """For each dimension the indices that an access takes, broadcast over `axes`."""
-        found: list[Array] = []
+        results: list[Array] = []
         for entry in index:
             if isinstance(entry.type, Axis):
-                held = self.range_of(entry.type.name)
-                shape = [len(held) if a == entry.type.name else 1 for a in axes]
-                found.append(np.arange(held.start, held.stop).reshape(shape))
+                value = self.range_of(entry.type.name)
+                shape = [len(value) if a == entry.type.name else 1 for a in axes]
+                results.append(np.arange(value.start, value.stop).reshape(shape))
             else:
-                found.append(self.place(entry, axes).astype(np.int64))
-        return found
+                results.append(self.place(entry, axes).astype(np.int64))
+        return results
 
     def slices(self, tensor: GlobalTensor, index: tuple[Value, ...]) -> tuple[Any, ...] | None:
         """The access as basic slices, if it is one that lies inside the tensor."""
-        found: list[Any] = []
+        results: list[Any] = []
         for entry, size in zip(index, tensor.array.shape, strict=True):
             if isinstance(entry.type, Axis):
-                held = self.range_of(entry.type.name)
-                if held.stop > size:
+                value = self.range_of(entry.type.name)
+                if value.stop > size:
                     return None
-                found.append(slice(held.start, held.stop))
+                results.append(slice(value.start, value.stop))
             elif entry.as_tile.axes:
                 return None
             else:
                 at = int(self.values[entry.name])
                 if not 0 <= at < size:
                     return None
-                found.append(at)
+                results.append(at)
         names = [e.type.name for e in index if isinstance(e.type, Axis)]
-        return tuple(found) if len(set(names)) == len(names) else None
+        return tuple(results) if len(set(names)) == len(names) else None
 
     def load(self, op: ops.Load) -> Array:
         tensor, axes = self.arguments.tensors[op.tensor.name], op.result.as_tile.axes
@@ -288,6 +288,6 @@ class _Evaluator:
 def _gather(tensor: GlobalTensor, index: list[Array], shape: tuple[int, ...]) -> Array:
     """Elements at the given indices; those outside the tensor are 0."""
     inside = inside_of(tensor.array, index, shape)
-    held = np.zeros(shape, tensor.array.dtype)
-    held[inside] = tensor.array[tuple(np.broadcast_to(i, shape)[inside] for i in index)]
-    return held
+    value = np.zeros(shape, tensor.array.dtype)
+    value[inside] = tensor.array[tuple(np.broadcast_to(i, shape)[inside] for i in index)]
+    return value

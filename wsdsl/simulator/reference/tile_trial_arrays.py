@@ -67,7 +67,7 @@ def near_compared(kernel: Kernel) -> tuple[float, ...]:
     for values from memory that equal one of them, and for no others. Also NaN, if the kernel tests
     for NaN as `argmax` does, with the largest and the smallest drawn number, for ties.
     """
-    found: dict[float, None] = {}
+    results: dict[float, None] = {}
     compared = [op for op in kernel.of(ops.Map) if op.fn in ops.COMPARISONS]
     counted = values_in_results(kernel)
     start = [v for op in compared if op.result in counted for v in op.args]
@@ -76,11 +76,11 @@ def near_compared(kernel: Kernel) -> tuple[float, ...]:
         if isinstance(op, ops.Constant) and not isinstance(op.value, bool):
             number = float(op.value)
             if np.isfinite(number):
-                found |= dict.fromkeys((number, number - 1, number + 1))
+                results |= dict.fromkeys((number, number - 1, number + 1))
     # A value that is compared with itself: only NaN differs.
     if any(op.fn in ("eq", "ne") and op.args[0] == op.args[1] for op in kernel.of(ops.Map)):
-        found |= dict.fromkeys((np.nan, -LARGEST_DRAWN, LARGEST_DRAWN))
-    return tuple(found)
+        results |= dict.fromkeys((np.nan, -LARGEST_DRAWN, LARGEST_DRAWN))
+    return tuple(results)
 
 
 def reach(kernel: Kernel) -> dict[str, int]:
@@ -89,7 +89,7 @@ def reach(kernel: Kernel) -> dict[str, int]:
     too large for a trial are left out.
     """
     known: dict[Value, tuple[frozenset[str], int]] = {}
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for op in kernel.ops:
         parts = [known[v] for v in operands(op) if v in known]
         dims = frozenset(dim for of_one, _ in parts for dim in of_one)
@@ -109,20 +109,20 @@ def reach(kernel: Kernel) -> dict[str, int]:
         number = min(number, LARGEST_REACH)
         if isinstance(op, OneResult):
             known[op.result] = dims, number
-        found |= {dim: max(number, found.get(dim, 0)) for dim in dims if number}
-    most = LARGEST_REACH ** (1 / max(1, len(found)))
-    return {dim: n for dim, n in found.items() if 2 * n <= most}
+        results |= {dim: max(number, results.get(dim, 0)) for dim in dims if number}
+    most = LARGEST_REACH ** (1 / max(1, len(results)))
+    return {dim: n for dim, n in results.items() if 2 * n <= most}
 
 
 def values_in_results(kernel: Kernel) -> set[Value]:
     """Values that do more than tell where something is loaded, which is the same for all tiles."""
-    found: set[Value] = set()
+    result: set[Value] = set()
     for op in reversed(kernel.ops):
-        if isinstance(op, ops.Map | ops.Cast) and op.result not in found:
+        if isinstance(op, ops.Map | ops.Cast) and op.result not in result:
             continue
         used = operands(op)
-        found |= {v for v in used if not isinstance(op, ops.Load) or v.type != Tile(I32)}
-    return found
+        result |= {v for v in used if not isinstance(op, ops.Load) or v.type != Tile(I32)}
+    return result
 
 
 def random_arrays(
@@ -143,13 +143,13 @@ def random_arrays(
         if isinstance(p.type, Tile):
             asked = p.name in scalars
             own = dataclasses.replace(draw, near=(), sign=1) if asked else draw
-            found = _values(p.type.dtype, (), rng, own).item()
+            result = _values(p.type.dtype, (), rng, own).item()
             if p.type.dtype.is_float:
-                found = (abs(found) or 1.0) * own.sign
+                result = (abs(result) or 1.0) * own.sign
             elif own.sign >= 0 and not draw.near and p.type.dtype.kind != "bool":
                 # A loop from there on has all, and one up to there has some.
-                found = own.most * own.sign
-            arrays[p.name] = found if scalars.get(p.name) is None else scalars[p.name]
+                result = own.most * own.sign
+            arrays[p.name] = result if scalars.get(p.name) is None else scalars[p.name]
             continue
         shape: list[int] = []
         for dim in p.as_tensor.dims:
@@ -189,20 +189,22 @@ def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, draw
     if dtype.is_float:
         eighths = round(8 * LARGEST_DRAWN)
         least = -eighths if draw.signed else 1
-        made = rng.integers(least, eighths + 1, size=shape) * np.float64(draw.scale / 8)
-        return _some_of(made, draw.near, 4, rng)
+        result = rng.integers(least, eighths + 1, size=shape) * np.float64(draw.scale / 8)
+        return _some_of(result, draw.near, 4, rng)
     low, high = dtype.limits
-    made = rng.integers(0, min(high, draw.most), size=shape)
+    result = rng.integers(0, min(high, draw.most), size=shape)
     if draw.most == LARGEST:
         large = rng.integers(low, high, size=shape, endpoint=True)
-        made = np.where(rng.integers(0, 2, size=shape) == 0, made, large)
+        result = np.where(rng.integers(0, 2, size=shape) == 0, result, large)
     near = tuple(n for n in draw.near if n.is_integer() and low <= n <= high)
-    return np.asarray(_some_of(made, near, 2, rng)).astype(numpy_dtype(dtype))
+    return np.asarray(_some_of(result, near, 2, rng)).astype(numpy_dtype(dtype))
 
 
-def _some_of(made: Array, numbers: Sequence[float], one_of: int, rng: np.random.Generator) -> Array:
+def _some_of(
+    result: Array, numbers: Sequence[float], one_of: int, rng: np.random.Generator
+) -> Array:
     """The array with one in `one_of` elements replaced by one of the numbers."""
     if not numbers:
-        return made
-    chosen = rng.choice(np.asarray(numbers, dtype=made.dtype), size=made.shape)
-    return np.where(rng.integers(0, one_of, size=made.shape) == 0, chosen, made)
+        return result
+    chosen = rng.choice(np.asarray(numbers, dtype=result.dtype), size=result.shape)
+    return np.where(rng.integers(0, one_of, size=result.shape) == 0, chosen, result)

@@ -33,19 +33,19 @@ def in_double(kernel: Kernel) -> Kernel:
 def _rounded(kernel: Kernel) -> set[Value]:
     """Tensors of integers or bools that only stores of floats access."""
     tensors = {p for p in kernel.params if isinstance(p.type, Tensor) and not is_packed(p.type)}
-    found = {p for p in tensors if not p.as_tensor.dtype.is_float}
+    result = {p for p in tensors if not p.as_tensor.dtype.is_float}
     for op in kernel.ops:
         match op:
             case ops.Store(accumulate=False) if dtype_of(_before_cast(op.value, kernel)).is_float:
                 pass
             case _:
-                found -= {*operands(op)}
-    return found
+                result -= {*operands(op)}
+    return result
 
 
 def _before_cast(value: Value, kernel: Kernel) -> Value:
-    made = kernel.definers.get(value)
-    return made.x if isinstance(made, ops.Cast) else value
+    result = kernel.definers.get(value)
+    return result.x if isinstance(result, ops.Cast) else value
 
 
 def _unrounded(region: Region, kernel: Kernel, rounded: set[Value]) -> Region:
@@ -70,15 +70,15 @@ def _with_own_bits(region: Region, namer: Namer) -> Region:
         if not isinstance(op, ops.Bitcast):
             yield op
             return
-        x, made = op.x, op.result
+        x, result = op.x, op.result
         if dtype_of(x).is_float:
             x = Value(namer.new("own"), x.type)
             yield ops.Cast(result=x, x=op.x, loc=op.loc)
-        if dtype_of(made).is_float:
-            made = Value(namer.new("own"), made.type)
-        yield dataclasses.replace(op, x=x, result=made)
-        if made != op.result:
-            yield ops.Cast(result=op.result, x=made, loc=op.loc)
+        if dtype_of(result).is_float:
+            result = Value(namer.new("own"), result.type)
+        yield dataclasses.replace(op, x=x, result=result)
+        if result != op.result:
+            yield ops.Cast(result=op.result, x=result, loc=op.loc)
 
     return tuple(new for op in region for new in changed(op))
 
@@ -87,11 +87,11 @@ def is_packed(kind: Any) -> TypeGuard[Tensor]:
     return isinstance(kind, Tensor) and kind.dtype.bits == 4
 
 
-def as_double(param: Value, exact: Value, held: Any) -> Any:
+def as_double(param: Value, exact: Value, value: Any) -> Any:
     """The type is that of the parameter as `in_double` has it."""
     if isinstance(param.type, Tile):
-        return held
-    array, dtype = np.asarray(held), param.as_tensor.dtype
+        return value
+    array, dtype = np.asarray(value), param.as_tensor.dtype
     if not dtype.is_float:
         return array.astype(numpy_dtype(dtype_of(exact)))
     if array.dtype == np.uint8:

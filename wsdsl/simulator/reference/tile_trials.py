@@ -83,7 +83,7 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
     it one way alone: all of them so, none, and at random.
     """
     namer, counted = Namer.of(kernel), inputs.values_in_results(kernel)
-    found = 0
+    count = 0
 
     def is_choice(op: Op) -> bool:
         if isinstance(op, ops.Map) and op.fn == "where":
@@ -91,20 +91,20 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
         return isinstance(op, ops.If)
 
     def with_choices(region: Region, way: Callable[[], bool]) -> Region:
-        nonlocal found
-        made: list[Op] = []
+        nonlocal count
+        results: list[Op] = []
         for op in region:
             op = with_regions(op, lambda inner: with_choices(inner, way))
             if is_choice(op):
-                found += 1
+                count += 1
                 chosen = Value(namer.new("chosen"), Tile(BOOL))
-                made.append(ops.Constant(result=chosen, value=way(), loc=op.loc))
+                results.append(ops.Constant(result=chosen, value=way(), loc=op.loc))
                 if isinstance(op, ops.If):
                     op = dataclasses.replace(op, cond=chosen)
                 elif isinstance(op, ops.Map):
                     op = dataclasses.replace(op, args=(chosen, *op.args[1:]))
-            made.append(op)
-        return tuple(made)
+            results.append(op)
+        return tuple(results)
 
     rng = np.random.default_rng(0)
     ways: tuple[Callable[[], bool], ...] = (
@@ -112,7 +112,7 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
     )  # fmt: skip
     for way in ways:
         body = with_choices(kernel.body, way)
-        if not found:
+        if not count:
             return
         yield kernel.with_body(body)
 
@@ -132,8 +132,8 @@ def _cuts(kernel: Kernel, arrays: Mapping[str, Any], axis: str) -> tuple[int, ..
     """Two sizes of tiles that divide the axis of these arrays into two tiles, and into more."""
     dim = next(a.dim for a in _walked(kernel) if a.name == axis)
     tensors = [p for p in kernel.params if isinstance(p.type, Tensor)]
-    held = [pair for p in tensors for pair in zip(p.as_tensor.dims, np.shape(arrays[p.name]))]
-    size = next((n for d, n in held if d == dim), 1)
+    values = [pair for p in tensors for pair in zip(p.as_tensor.dims, np.shape(arrays[p.name]))]
+    size = next((n for d, n in values if d == dim), 1)
     return tuple(sorted({max(1, size * 5 // 9), max(1, min(size // 3, 300))}))
 
 
@@ -151,25 +151,25 @@ def _compare(
 
     def shown(axis: str, sizes: Sizes) -> Shown | None:
         tile = {**dict.fromkeys(cuts, ONE_TILE), **sizes}
-        for name, held in _evaluated(kernel, arrays, tile).items():
-            own, floats = expected[name], held.dtype == np.float64
-            nan = floats and not np.array_equal(np.isnan(held), np.isnan(own))
-            if nan or not (_are_close(held, own) if floats else np.array_equal(held, own)):
+        for name, value in _evaluated(kernel, arrays, tile).items():
+            own, floats = expected[name], value.dtype == np.float64
+            nan = floats and not np.array_equal(np.isnan(value), np.isnan(own))
+            if nan or not (_are_close(value, own) if floats else np.array_equal(value, own)):
                 return Shown(axis, nan)
         return None
 
     for i in range(max(map(len, cuts.values()))):
         together = {a: sizes[(i - k) % len(sizes)] for k, (a, sizes) in enumerate(cuts.items())}
-        if found := shown(next(iter(cuts)), together):
+        if result := shown(next(iter(cuts)), together):
             alone = (shown(axis, {axis: size}) for axis, sizes in cuts.items() for size in sizes)
-            return next(filter(None, alone), found)
+            return next(filter(None, alone), result)
     return None
 
 
-def _are_close(held: Array, expected: Array) -> bool:
+def _are_close(value: Array, expected: Array) -> bool:
     """Whether all elements are close, relative to the largest one."""
     largest = np.max(np.abs(expected), where=np.isfinite(expected), initial=0.0)
-    return np.allclose(held, expected, TOLERANCE, TOLERANCE * largest, equal_nan=True)
+    return np.allclose(value, expected, TOLERANCE, TOLERANCE * largest, equal_nan=True)
 
 
 def _evaluated(kernel: Kernel, arrays: Mapping[str, Any], tile: Sizes) -> dict[str, Array]:
