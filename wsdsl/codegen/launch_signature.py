@@ -23,7 +23,6 @@ from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.analysis.tensor_accesses import direct_tensors, mapped_tensors, sized_dims, touches
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, once, operands
-from wsdsl.ir.ops import Partition, Tcgen05Alloc
 from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
 
 

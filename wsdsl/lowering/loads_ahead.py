@@ -128,8 +128,8 @@ class LoadsAhead:
         return found
 
     def behind_products(self, body: list[Op], early: list[ops.Map | ops.Cast]) -> int:
-        """Return the index after the first MMAs that are issued together; 0 if an operand is computed
-        from the loads.
+        """Return the index after the first MMAs that are issued together; 0 if an operand is
+        computed from the loads.
         """
         ends = (ops.CommitProducts, ops.ConsumerRelease, ops.Materialize)
         end = next((i for i, op in enumerate(body) if isinstance(op, ends)), len(body))

@@ -10,10 +10,15 @@ from wsdsl.codegen.arithmetic.integer_functions import integer_binary
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import from_elements, multiple_of, source_element
 from wsdsl.codegen.llvm_types import num_elements
-from wsdsl.codegen.value_registers import Affine, Held, Registers, Scalar, Shape, nonnegative
+from wsdsl.codegen.value_registers import (
+    Affine,
+    Registers,
+    Scalar,
+    Shape,
+    Storage,
+    nonnegative,
+)
 from wsdsl.ir.hardware.gmem_limits import MAX_SIZE
-from wsdsl.codegen.value_registers import Affine, Registers, Scalar, Shape, Storage, nonnegative
-from wsdsl.ir.hardware.gmem import MAX_SIZE
 from wsdsl.ir.ops import Map
 from wsdsl.ir.types import ACCUMULATOR, DTYPES
 

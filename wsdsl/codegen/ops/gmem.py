@@ -14,10 +14,7 @@ from wsdsl.codegen.inline_ptx import Global, load_global, load_global_vector
 from wsdsl.codegen.llvm_types import dtype_and_shape, is_packed, num_elements
 from wsdsl.codegen.ops.smem_load import of_packed
 from wsdsl.codegen.value_registers import Registers, Shape
-from wsdsl.ir import ops
 from wsdsl.ir.hardware.gmem_limits import L2_LINE
-from wsdsl.ir.ops import LoadGlobal, PrefetchTile, StoreGlobal
-from wsdsl.ir.hardware.gmem import L2_LINE
 from wsdsl.ir.ops import AllocateGlobal, LoadGlobal, PrefetchTile, StoreGlobal
 from wsdsl.ir.types import THREADS, Fragment
 

@@ -20,10 +20,8 @@ from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS
 from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.arithmetic.bits import joined
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import At, Global
-from wsdsl.ir.hardware.gmem_limits import COPY_WORD
 from wsdsl.codegen.inline_ptx import At, Global, load_global, load_global_vector, store_shared
-from wsdsl.ir.hardware.gmem import COPY_WORD
+from wsdsl.ir.hardware.gmem_limits import COPY_WORD
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.ops import ThreadLoad
 from wsdsl.ir.types import THREADS, DType

@@ -14,10 +14,8 @@ from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS, warp_place
 from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import At, Global
-from wsdsl.ir.hardware.gmem_limits import COPY_WORD
 from wsdsl.codegen.inline_ptx import At, Global, add_global, load_shared, store_global
-from wsdsl.ir.hardware.gmem import COPY_WORD
+from wsdsl.ir.hardware.gmem_limits import COPY_WORD
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.ops import ThreadStore
 from wsdsl.record import record
