@@ -44,10 +44,10 @@ from wsdsl.dispatch.compile_child import compile_job
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.records.entry import parse_schedule
 from wsdsl.runtime.arrays.alignment import contiguous
-from wsdsl.tune.measuring_process import Arena
+from wsdsl.tune.measuring_process import MeasuringProcess
 from wsdsl.tune.result import Trial
-from wsdsl.tune.successive_halving import LAST_ROUNDS, Race, name_of
-from wsdsl.tune.tuning import Means, spec_of
+from wsdsl.tune.successive_halving import LAST_ROUNDS, SuccessiveHalving, name_of
+from wsdsl.tune.tuning import TuningSetup, spec_of
 
 AT_ONCE = 768
 """Schedules that are completed and compiled before the next are."""
@@ -62,12 +62,12 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass
 class Search:
-    """Of one kernel and size; `means` as for `tune`."""
+    """Of one kernel and size; `setup` as for `tune`."""
 
     kernel: Kernel
     sizes: dict[str, int]
     path: Path
-    means: Means
+    setup: TuningSetup
     processes: int
 
     def __post_init__(self) -> None:
@@ -76,10 +76,10 @@ class Search:
         self.text, held = str(self.kernel.tile_ir), (Choice(made.schedule), made.artifact)
         self.today = Trial(made.schedule, is_incumbent=True)
         spec = spec_of(self.text, call, self.kernel.access)
-        self.arena = Arena(spec, self.failed, self.means.card, self.means.limit)
+        self.process = MeasuringProcess(spec, self.failed, self.setup.card, self.setup.limit)
         about = dict(kernel=self.kernel.name, sizes=self.sizes, emitter=emitter())
-        self.kept = KeptTrials(self.path, about | {"device": self.arena.about["device"]})
-        self.arena.enter(name_of(self.today), to_bytes(Entry(self.text, "", held)))
+        self.kept = KeptTrials(self.path, about | {"device": self.process.about["device"]})
+        self.process.enter(name_of(self.today), to_bytes(Entry(self.text, "", held)))
         self.tried, self._told = 0, time.monotonic()
 
     def failed(self, name: str, why: str) -> None:
@@ -88,7 +88,7 @@ class Search:
     def measure(self, schedules: Iterable[Schedule], until: float) -> int:
         """Those that are not known, while there is time; how many that were."""
         fresh, before = (s for s in schedules if s not in self.kept.trials), self.tried
-        race = Race(self.arena, self.today, self._heard, time.monotonic, until)
+        race = SuccessiveHalving(self.process, self.today, self._heard, time.monotonic, until)
         while time.monotonic() < until and (asked := list(islice(fresh, AT_ONCE))):
             for trial, made in self._compiled(asked, until):
                 if made is None:
@@ -106,9 +106,9 @@ class Search:
         """With the code, or why there is none."""
         sizes, key = tuple(sorted(self.sizes.items())), self.kernel._variants.key
         jobs = [Job(self.text, key, s, sizes, (), (), exact=True) for s in asked]
-        goes_on, limit = (lambda: time.monotonic() < until), self.means.compile_limit
+        goes_on, limit = (lambda: time.monotonic() < until), self.setup.compile_limit
         for job, made in compiled(
-            jobs, compile_job, self.processes, goes_on, limit, self.means.start
+            jobs, compile_job, self.processes, goes_on, limit, self.setup.start
         ):
             assert job.schedule is not None
             trial = Trial(job.schedule)
@@ -125,7 +125,7 @@ class Search:
     def _make_room(self, trial: Trial) -> None:
         (best, *_) = self.kept.best(1) or [trial]
         if trial.failure or trial.ratio > FAR * best.ratio:
-            self.arena.leave([name_of(trial)])
+            self.process.leave([name_of(trial)])
 
     def _tell(self) -> None:
         if time.monotonic() - self._told > TELL_SECONDS:
@@ -145,7 +145,7 @@ class Search:
         if tuned is not None:
             wanted.setdefault(tuned, Trial(tuned))
         until = time.monotonic() + LAST_SECONDS
-        ready = self.arena
+        ready = self.process
         missing = [s for s in wanted if s != self.today.schedule]
         ready.leave([repr(s) for s in missing])
         for trial, made in self._compiled(missing, until):
@@ -220,7 +220,7 @@ def search(search: Search, until: float, found: Sequence[Point]) -> None:
         if tuned:
             print(f"tuned in {tuned['seconds']:.1f} s, with an empty cache")
     finally:
-        search.arena.close()
+        search.process.close()
 
 
 def main() -> int:
@@ -246,7 +246,9 @@ def main() -> int:
         return 0
     path = options.keep or RESULTS / f"exhaustive_{name.replace(' ', '_')}.jsonl"
     with config.override(tuning_cache=False, cache_dir=None):
-        own = None if options.count else Search(kernel, sizes, path, Means(), options.processes)
+        own = (
+            None if options.count else Search(kernel, sizes, path, TuningSetup(), options.processes)
+        )
         if own is not None and options.tune_seconds and not own.kept.tuned:
             shape, seconds = "x".join(map(str, options.shape)), str(options.tune_seconds)
             asked = [shape, "--kernel", options.kernel, "--tune-seconds", seconds]

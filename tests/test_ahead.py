@@ -64,18 +64,18 @@ def beside(card: test_recent.Card, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     card.fake.args_bytes = 3 * 128
     monkeypatch.setattr(device, "num_sms_of", lambda _: 132)
     made = Beside()
-    monkeypatch.setattr(misses, "beside", lambda: made)
+    monkeypatch.setattr(misses, "compile_process", lambda: made)
     yield made
     made.let.set()
 
 
 def wait_for(kernel: wsdsl.Kernel) -> None:
-    for job in kernel._misses._asked.values():
+    for job in kernel._misses._jobs.values():
         job.exception()
 
 
 def serving(kernel: wsdsl.Kernel, m: int) -> tuple[Any, bool]:
-    return kernel.serving(kernel.resolve(on_card(m)), on_miss="nearest")
+    return kernel.dispatch(kernel.resolve(on_card(m)), on_miss="nearest")
 
 
 def test_no_call_waits_but_the_first(beside: Beside) -> None:
@@ -109,8 +109,8 @@ def test_what_can_not_take_a_call_does_not_serve_it(beside: Beside) -> None:
     call = kernel.resolve(on_card(100_000, 4096))
     assert made.signature.together and not misses.is_legal(made, call)
     assert misses.is_legal(made, kernel.resolve(on_card(64, 4096)))
-    assert misses.alike(kernel._variants, given, call.dims, (), ()) == [made]
-    assert kernel._misses.served(call, given, ((), ())) is None
+    assert misses.nearest_variants(kernel._variants, given, call.dims, (), ()) == [made]
+    assert kernel._misses.dispatch(call, given, ((), ())) is None
 
 
 def test_failures_are_told_once(beside: Beside) -> None:
@@ -151,7 +151,7 @@ def test_a_fork_compiles_by_itself(beside: Beside, monkeypatch: pytest.MonkeyPat
             monkeypatch.setattr(beside, "let", threading.Event())
             beside.let.set()
             ok = not serving(kernel, 33)[1]
-            asked = kernel._misses._asked.items()
+            asked = kernel._misses._jobs.items()
             ended = [j.exception() for k, j in asked if k[0] == os.getpid()]
             os._exit(0 if ok and len(ended) == 1 and serving(kernel, 33)[1] else 1)
         assert os.waitpid(pid, 0)[1] == 0
@@ -160,7 +160,7 @@ def test_a_fork_compiles_by_itself(beside: Beside, monkeypatch: pytest.MonkeyPat
 def test_on_miss_is_a_word() -> None:
     word: Any = "soon"
     with pytest.raises(LaunchError, match="on_miss is 'soon', expected \"wait\" or"):
-        gemm().serving(gemm().resolve(on_card(64)), on_miss=word)
+        gemm().dispatch(gemm().resolve(on_card(64)), on_miss=word)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +186,7 @@ def test_a_process_makes_what_this_one_would(process: Process, num: int) -> None
         own = kernel.compile(kernel.dispatched_schedule(M=33, N=N, K=K), **dict(made.sizes))
         other = gemm("acc")
         other._variants.adopt_result(asked, made)
-        found = other._variants.found(None, dict(M=33, N=N, K=K), (), ())
+        found = other._variants.find_bucket(None, dict(M=33, N=N, K=K), (), ())
         assert found is not None and found.is_built and found.ptx == own.ptx
 
 
@@ -225,11 +225,11 @@ def test_an_exit_does_not_wait() -> None:
     script = """
 import subprocess, sys
 from tests.test_ahead import gemm, job
-from wsdsl.dispatch.misses import beside
+from wsdsl.dispatch.misses import compile_process
 from wsdsl.background import in_background
 from wsdsl.child_process import ChildProcess
 
-process = beside()
+process = compile_process()
 in_background(lambda: process.run(job(text="kernel " * 10_000_000)))
 print(process.process.pid)
 """
@@ -250,7 +250,7 @@ def test_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> N
         assert "precompile gemm: 3 of 3 kernels" in capsys.readouterr().err
         assert kernel.precompile(M=6, N=N, K=K) == made[:1] and not capsys.readouterr().err
         cache.forget()
-        again = gemm("warm")._variants.found(None, dict(M=7, N=N, K=K), (), ())
+        again = gemm("warm")._variants.find_bucket(None, dict(M=7, N=N, K=K), (), ())
         assert again is not None and again.ptx == made[0].ptx
         with pytest.raises(
             CompileError, match=r"needs sizes for N\n.* as in gemm.precompile\(M=range"

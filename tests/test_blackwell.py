@@ -60,7 +60,7 @@ def of_weights() -> Iterator[tuple[str, Kernel, Sizes]]:
     for form in FORMATS:
         weights = quantized.quantize(np.ones((72, 160), np.float32), **form)
         given, kernel, _ = arranged(x, weights)
-        kernel = kernel._taking(given)
+        kernel = kernel._packed_for(given)
         sizes = {**kernel.resolve(given).dims, "M": 512}
         yield f"quantized/{form}", kernel, {dim: sizes[dim] for dim in kernel.dims}
     for kind in ("bytes", "exponents"):

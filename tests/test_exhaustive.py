@@ -18,7 +18,7 @@ from wsdsl import Schedule, config
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.serialization import Entry, to_bytes
 from wsdsl.tune.candidates import candidates
-from wsdsl.tune.tuning import Means
+from wsdsl.tune.tuning import TuningSetup
 
 SIZES = dict(M=512, N=768, K=512)
 GEMM = kernels.gemm
@@ -60,7 +60,7 @@ def test_neighbours_differ_in_what_was_filled_in() -> None:
 @pytest.fixture(name="search")
 def make_search(tmp_path: Path) -> Iterator[Any]:
     """Searches that go on with one file."""
-    means = Means("tests.tune.fakes:FakeCard", 1.0, InThisProcess, 0.5)  # pyright: ignore[reportArgumentType]
+    setup = TuningSetup("tests.tune.fakes:FakeDevice", 1.0, InThisProcess, 0.5)  # pyright: ignore[reportArgumentType]
     made: list[Search] = []
     with config.override(cache_dir=None, tuning_cache=False, ptxas="off"):
         compiled = GEMM.compile(**SIZES)
@@ -68,12 +68,12 @@ def make_search(tmp_path: Path) -> Iterator[Any]:
         InThisProcess.today = to_bytes(Entry(str(GEMM.tile_ir), "", held))
 
         def make(**sizes: int) -> Search:
-            made.append(Search(GEMM, SIZES | sizes, tmp_path / "kept.jsonl", means, 2))
+            made.append(Search(GEMM, SIZES | sizes, tmp_path / "kept.jsonl", setup, 2))
             return made[-1]
 
         yield make
     for own in made:
-        own.arena.close()
+        own.process.close()
 
 
 def like(n: int, stages: int = 4) -> Schedule:

@@ -76,7 +76,7 @@ def drawn(*shape: int, dtype: Any = BF16, seed: int = 0) -> np.ndarray:
 
 def widest(kernel: Kernel, **sizes: Any) -> set[int]:
     """Elements of a thread's accesses."""
-    kernel, schedule, own = kernel._asked(None, sizes)
+    kernel, schedule, own = kernel._select(None, sizes)
     found = kernel._compiled_for(schedule, own).scheduled
     return {op.vector for op in (*found.of(LoadGlobal), *found.of(StoreGlobal)) if op.vector > 1}
 

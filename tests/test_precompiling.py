@@ -27,7 +27,7 @@ def without_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_built(kernel: wsdsl.Kernel, m: int) -> bool:
-    return kernel._variants.found(None, dict(M=m), (), ()) is not None
+    return kernel._variants.find_bucket(None, dict(M=m), (), ()) is not None
 
 
 def test_block_compiles_each_bucket_once(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,12 +95,12 @@ def test_what_is_chosen_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     """As where wider tiles spill."""
 
     def fit(self: Variants, asked: Any) -> Compiled:
-        made = self.lowered(self.asked(SMALL, dict(asked.sizes)))
+        made = self.lowered(self.request(SMALL, dict(asked.sizes)))
         made.notes = ("wider ones spill",)
         return made
 
     with monkeypatch.context() as patch:
-        patch.setattr(Variants, "_fitting_registers", fit)
+        patch.setattr(Variants, "_build_within_registers", fit)
         wsdsl.parse(TEXT).scaled.compile(M=512, N=512, K=512)
     kernel = in_another_process()
     monkeypatch.setattr("wsdsl.lowering.pipeline.scheduled_tile", lambda *_: pytest.fail("chosen"))

@@ -76,5 +76,5 @@ def test_kernels_are_chosen_for_the_card_of_this_machine(monkeypatch) -> None:
         monkeypatch.setattr("wsdsl.records.card.queried", lambda device=device: [device])
         kernel = parse(CASES["gemm"].text).gemm
         assert kernel._compiled_for(None, sizes).source.target.name == name
-        keys.append(kernel._variants._choice_key(kernel._variants.asked(None, sizes)))
+        keys.append(kernel._variants._choice_key(kernel._variants.request(None, sizes)))
     assert None not in keys and keys[0] != keys[1]

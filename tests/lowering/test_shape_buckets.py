@@ -61,7 +61,7 @@ def test_widths_are_left_to_whoever_says_them() -> None:
 
 
 def serving(kernel: wsdsl.Kernel, given: Schedule | None = None, **sizes: int) -> Asked:
-    return kernel._variants.serving(given, sizes)
+    return kernel._variants.bucket_request(given, sizes)
 
 
 def test_it_does_not_depend_on_what_was_called_before() -> None:
@@ -122,7 +122,7 @@ def test_a_stand_in_is_right(name: str) -> None:
     rng = np.random.default_rng(0)
     for m in (41, 150):
         sizes = {"M": m, **{dim: 64 for dim in kernel.dims if dim != "M"}}
-        compiled = kernel._variants.lowered(kernel._variants.serving(None, sizes))
+        compiled = kernel._variants.lowered(kernel._variants.bucket_request(None, sizes))
         span = dict(kernel.shape_bucket(**sizes).spans)["M"]
         for rows in (span.low, span.high):
             made = [

@@ -361,7 +361,7 @@ def test_options_are_set_before_calls_are_forgotten(monkeypatch) -> None:
 def test_calls_during_the_tuning_of_a_form_are_forgotten(monkeypatch) -> None:
     kernel = dispatch_kernel.Kernel("kernel", lambda: None)  # pyright: ignore[reportArgumentType]
     form = SimpleNamespace(_tuned=lambda *_: kernel._recent)
-    monkeypatch.setattr(dispatch_kernel, "serving_form", lambda *_: (form, None))
+    monkeypatch.setattr(dispatch_kernel, "select_variant", lambda *_: (form, None))
     assert kernel._tuned(None, None) is not kernel._recent  # pyright: ignore[reportArgumentType]
 
 

@@ -11,7 +11,7 @@ from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.serialization import Entry, from_bytes, to_bytes
 from wsdsl.diagnostics import Finding
 from wsdsl.schedule import Schedule
-from wsdsl.tune.call_description import Spec
+from wsdsl.tune.call_description import CallDescription
 
 WIDTHS = {256: 100.0, 240: 98.0, 224: 97.0, 208: 93.0, 192: 90.0, 176: 95.0, 160: 97.0}
 
@@ -25,10 +25,10 @@ def fault_of(schedule: Schedule) -> int | None:
     return schedule.stages if (schedule.tile or {})["n"] == 192 else None
 
 
-class FakeCard:
+class FakeDevice:
     """Depths of 9 and more are at fault beside 192 columns, each in its way."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: CallDescription) -> None:
         self.spec, self.held = spec, dict[str, Schedule]()
         self.random = random.Random(5)
 
@@ -72,17 +72,17 @@ class FakeCard:
         return {n: cost(s) * (1.2 if s.swizzle == 16 else 1.1) for n, s in held.items()}
 
 
-class NoCard(FakeCard):
-    def __init__(self, spec: Spec) -> None:
+class NoDevice(FakeDevice):
+    def __init__(self, spec: CallDescription) -> None:
         raise OSError("there is no GPU here")
 
 
-class Broken(FakeCard):
+class Broken(FakeDevice):
     def add(self, name: str, kept: bytes, doing: Any) -> str:
         os._exit(5)
 
 
-class Equal(FakeCard):
+class Equal(FakeDevice):
     """All are as quick as one another, but for noise."""
 
     def bursts(self, names: list[str], rounds: int, doing: Any) -> dict[str, list[float]]:

@@ -28,7 +28,7 @@ from wsdsl.records import card
 from wsdsl.records.database import Database
 from wsdsl.tune import Tuned, tuning
 from wsdsl.tune.result import axes
-from wsdsl.tune.tuning import Means
+from wsdsl.tune.tuning import TuningSetup
 
 SIZES, SMALL = dict(M=1024, N=4096, K=4096), dict(M=64, N=64, K=64)
 WHOLE = Schedule(
@@ -61,21 +61,21 @@ def database(tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) ->
     shutil.copytree(compiled, tmp_path / "cache")
     monkeypatch.setattr(card, "_installed", lambda folder: ())
     monkeypatch.setattr(card, "queried", tuple)
-    monkeypatch.setattr(tuning, "_schedules", lambda question, tried: list(tried))
+    monkeypatch.setattr(tuning, "_schedules", lambda task, tried: list(tried))
     InThisProcess.asked.clear()
     with config.override(cache_dir=tmp_path / "cache", tuning_cache=True, ptxas="off"):
         yield Database(tmp_path / "cache" / "records.db")
 
 
 def tune(
-    gemm: Kernel, *tried: Schedule, of: str = "FakeCard", arrays: tuple[Any, ...] = (), **how: Any
+    gemm: Kernel, *tried: Schedule, of: str = "FakeDevice", arrays: tuple[Any, ...] = (), **how: Any
 ) -> Tuned:
     made = gemm.compile(**(SMALL if arrays else SIZES))
     held = Choice(made.schedule), made.artifact
     InThisProcess.today = to_bytes(Entry(str(gemm.tile_ir), "", held))
     start: Any = InThisProcess
-    means = Means(f"tests.tune.fakes:{of}", 1.0, start, 0.5)
-    how = dict(candidates=tried, means=means, progress=False) | how
+    setup = TuningSetup(f"tests.tune.fakes:{of}", 1.0, start, 0.5)
+    how = dict(candidates=tried, setup=setup, progress=False) | how
     if arrays:
         return gemm._tuned(gemm.resolve(arrays), None, **how)
     return gemm.tune_for(SIZES, **how)
@@ -166,7 +166,7 @@ def test_arrays_are_left_alone(database: Database) -> None:
 
 
 def test_what_can_not_be_done_is_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    rejects(r"schedules cannot be measured.*no GPU", tune, make_gemm(), like(192), of="NoCard")
+    rejects(r"schedules cannot be measured.*no GPU", tune, make_gemm(), like(192), of="NoDevice")
     rejects("the incumbent schedule cannot be measured", tune, make_gemm(), like(192), of="Broken")
     with pytest.raises(CompileError, match="needs a size for K"):
         make_gemm().tune_for(dict(M=1, N=1))
@@ -202,8 +202,8 @@ def test_matmul_is_tuned(database: Database, monkeypatch: pytest.MonkeyPatch) ->
     held = Choice(before.schedule), before.artifact
     InThisProcess.today = to_bytes(Entry(str(planned.kernel.tile_ir), "", held))
     start: Any = InThisProcess
-    means = Means("tests.tune.fakes:FakeCard", 1.0, start, 0.5)
-    monkeypatch.setattr(tuning, "tune", partial(tuning.tune, means=means))
+    setup = TuningSetup("tests.tune.fakes:FakeDevice", 1.0, start, 0.5)
+    monkeypatch.setattr(tuning, "tune", partial(tuning.tune, setup=setup))
     tuned = matmul.tune(a, w.T, candidates=[like(192)], progress=False)
     assert tuned.name == "matmul" and tuned.winner is not None
     assert {row.name for row in database.rows()} == {"matmul"}

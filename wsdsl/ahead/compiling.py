@@ -43,7 +43,7 @@ def compiled(
 
 
 class Compiler:
-    """Compiles each job from when it is added, in at most `processes` child processes."""
+    """Compiles each job as soon as it is added, in at most `processes` child processes."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Compiler:
     def results(
         self, goes_on: Callable[[], bool] = lambda: True
     ) -> Generator[tuple[Job, Built | Failed]]:
-        """Of the jobs that are added before this, while it `goes_on`."""
+        """Yield the results of the jobs added so far, while it `goes_on`."""
         num_yielded = 0
         while num_yielded < self._num_added and goes_on():
             try:
@@ -94,7 +94,7 @@ class Compiler:
             yield found
 
     def close(self) -> None:
-        """Cancel the rest."""
+        """Cancel unfinished jobs."""
         with self._lock:
             self._is_closed = True
             for end in self._ends:

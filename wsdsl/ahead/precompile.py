@@ -22,7 +22,7 @@ MOST_PREPARED = 8
 def combinations(
     name: str, dims: Sequence[str], sizes: Mapping[str, int | Iterable[int]]
 ) -> Iterator[dict[str, int]]:
-    """All of the sizes that are given. CompileError where a dimension has none."""
+    """Yield the product of the given sizes. CompileError if a dimension has none."""
     missing = [dim for dim in dims if dim not in sizes]
     if missing:
         message = f"WS1031 {name}.precompile() needs sizes for {', '.join(missing)}"
@@ -36,7 +36,7 @@ def combinations(
 
 
 class Batch:
-    """Jobs, each for its variants, that compile from when they are added if they are not built."""
+    """Jobs with their variants, which compile as soon as they are added, if they are not built."""
 
     def __init__(
         self, compile_job: CompileJob, processes: int | None, executor: Executor | None
@@ -48,7 +48,7 @@ class Batch:
         self.close = self._compiler.close
 
     def prepare(self) -> None:
-        """Have child processes import what compiles."""
+        """Start child processes, which import the compiler."""
         self._compiler.prepare(min(MOST_PREPARED, -(-self._processes // 2)))
 
     def add(self, variants: Variants, job: Job) -> None:
@@ -57,10 +57,10 @@ class Batch:
             self._compiler.add(job)
 
     def finish(self, label: str) -> None:
-        """Wait for all. Raise one error with the findings of those that failed."""
+        """Wait for all jobs. Raise one error with the findings of the failed jobs."""
         if not self._jobs:
             return
-        torch_api()  # emits native code that the calls after this need
+        torch_api()  # emits native code for the calls that follow
         bar, failed = Bar(label, len(self._jobs)), list[Failed]()
         with closing(bar):
             for job, made in self._compiler.results():

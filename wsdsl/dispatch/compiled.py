@@ -49,7 +49,7 @@ class Compiled(Executable):
         """
         self.name, self._sizes, self._key = kernel.name, sizes, key
         self._make_source: Callable[[], ir.Kernel] = lambda: kernel
-        self._refused: tuple[tuple[str, bool], CompileError] | None = None
+        self._rejected: tuple[tuple[str, bool], CompileError] | None = None
         self.notes: tuple[str, ...] = ()
         """Lines about the choice of the schedule that `explain` appends."""
         self._levels = self._lowered(chosen)
@@ -63,13 +63,13 @@ class Compiled(Executable):
         return {n: x for n, x in held.items() if n not in apart}
 
     @classmethod
-    def found(cls, artifact: Artifact, make_source: Callable[[], ir.Kernel]) -> Compiled:
+    def from_artifact(cls, artifact: Artifact, make_source: Callable[[], ir.Kernel]) -> Compiled:
         """Return the compiled kernel of an artifact. Forms that the artifact lacks are computed on
         first use, from the kernel that `make_source` returns.
         """
         made = object.__new__(cls)
         made.name, made._sizes, made._key = artifact.name, None, None
-        made._make_source, made._refused, made.notes = make_source, None, ()
+        made._make_source, made._rejected, made.notes = make_source, None, ()
         made._take(artifact)
         return made
 
@@ -180,13 +180,13 @@ class Compiled(Executable):
         from wsdsl.artifact.artifact import Artifact
 
         asked = config.PTXAS.get(), config.ALLOW_SPILLS.get()
-        if self._refused and self._refused[0] == asked:
-            raise self._refused[1].with_traceback(None)
+        if self._rejected and self._rejected[0] == asked:
+            raise self._rejected[1].with_traceback(None)
         make = partial(self._make_artifact, *asked)
         try:
             found = kept(artifact_key(self._key), Artifact, make)
         except CompileError as error:
-            self._refused = asked, error
+            self._rejected = asked, error
             raise
         self._take(found)
         return found

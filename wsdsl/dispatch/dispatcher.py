@@ -34,7 +34,7 @@ MAX_CALLED = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
 
 
-class Serving(Callee):
+class Dispatcher(Callee):
     """Dispatch of a kernel's calls to compiled kernels."""
 
     def derived(self, change: Callable[[ir.Kernel], ir.Kernel], how: str) -> Self:
@@ -79,7 +79,7 @@ class Serving(Callee):
         """Names of the dimensions, in order of appearance."""
         return self.declaration.dims
 
-    def _given(self, schedule: Schedule | None) -> Schedule | None:
+    def _default_schedule(self, schedule: Schedule | None) -> Schedule | None:
         return self._schedule if schedule is None else as_schedule(schedule)
 
     exact: bool = False
@@ -104,7 +104,9 @@ class Serving(Callee):
         if wrong:
             message = f"WS0024 {', '.join(wrong)}: expected sizes from 0 to {MAX_SIZE}"
             raise CompileError(message, self.tile_ir.loc)
-        return self._given(schedule), {name: operator.index(n) for name, n in sizes.items()}
+        return self._default_schedule(schedule), {
+            name: operator.index(n) for name, n in sizes.items()
+        }
 
     def _check_names(self, names: Iterable[str]) -> None:
         if unknown := [name for name in names if name not in self.dims]:
@@ -117,26 +119,26 @@ class Serving(Callee):
     def _reject_sizes(self, message: str) -> None:
         raise CompileError(message, self.tile_ir.loc, f"give sizes of {', '.join(self.dims)}")
 
-    def _told_of_record(
+    def _record_note(
         self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
     ) -> Iterator[str]:
         from wsdsl.records.entry import agrees
 
         alignment = self._alignment_of(schedule, sizes)
-        if record := self._variants.asked(schedule, sizes, *alignment).record:
+        if record := self._variants.request(schedule, sizes, *alignment).record:
             taken = agrees(record.whole, compiled.schedule)
             told = f"{'chosen by' if taken else 'rejected schedule of'} a tuning-cache entry"
             yield f"{told}: {record}"
 
-    def _told_of_calls(
+    def _bucket_notes(
         self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
     ) -> Iterator[str]:
         """Describe the kernel that serves calls of these sizes, if all are known."""
         if len(sizes) < len(self.dims) or self.exact:
             return
-        asked = self._asked_for(schedule, sizes, exact=False)
+        asked = self._request_for(schedule, sizes, exact=False)
         alike = asked.schedule, sizes, asked.unaligned, asked.padded
-        held = self._variants.stand_ins(*alike) if asked.shared else None
+        held = self._variants.representatives(*alike) if asked.shared else None
         own = self._variants.lowered(asked)
         yield f"shape bucket of calls: {self.shape_bucket(**sizes)}"
         if own.schedule != compiled.schedule:
@@ -149,9 +151,9 @@ class Serving(Callee):
             among = f"the fastest of {signature.widths} tile_n_variants"
             yield f"  with tiles of {width} along {dim}: {among}"
         if held is not None:
-            yield from self._told_of_range(held, sizes)
+            yield from self._range_notes(held, sizes)
 
-    def _told_of_range(self, held: StandIns, sizes: Mapping[str, int]) -> Iterator[str]:
+    def _range_notes(self, held: StandIns, sizes: Mapping[str, int]) -> Iterator[str]:
         """Which classes share their kernel."""
         dim = self.declaration.rows
         low, high = held.low + 1, held.ends[-1]
@@ -170,7 +172,7 @@ class Serving(Callee):
         unaligned: tuple[str, ...],
         padded: tuple[str, ...] = (),
     ) -> Compiled:
-        return self._variants.lowered(self._variants.asked(schedule, sizes, unaligned, padded))
+        return self._variants.lowered(self._variants.request(schedule, sizes, unaligned, padded))
 
     def precompile(
         self,
@@ -195,7 +197,7 @@ class Serving(Callee):
         sizes: Mapping[str, int | Iterable[int]],
         processes: int | None = None,
         executor: Executor | None = None,
-    ) -> dict[tuple[Serving, Asked], tuple[dict[ShapeBucket, None], Compiled]]:
+    ) -> dict[tuple[Dispatcher, Asked], tuple[dict[ShapeBucket, None], Compiled]]:
         """Run `precompile`; return the compiled kernel of each request, and its shape buckets."""
         from wsdsl.ahead.jobs import Job
         from wsdsl.ahead.precompile import combinations, compile_all
@@ -203,10 +205,10 @@ class Serving(Callee):
         from wsdsl.dispatch.compile_child import compile_job
 
         self._check_names(sizes)
-        asked = dict[tuple[Serving, "Asked"], dict["ShapeBucket", None]]()
+        asked = dict[tuple[Dispatcher, "Asked"], dict["ShapeBucket", None]]()
         for given in combinations(self.name, self.dims, sizes):
-            kernel, whole, own = self._asked(schedule, given)
-            request = kernel, kernel._asked_for(whole, own, exact=self.exact)
+            kernel, whole, own = self._select(schedule, given)
+            request = kernel, kernel._request_for(whole, own, exact=self.exact)
             bucket = exact_bucket(own) if self.exact else kernel.shape_bucket(**own)
             asked.setdefault(request, {})[bucket] = None
         jobs = [
@@ -217,10 +219,10 @@ class Serving(Callee):
         compile_all(
             f"precompile {self.name}", zip(variants, jobs), compile_job, processes, executor
         )
-        found = {request: request[0]._variants.at_hand(request[1]) for request in asked}
+        found = {request: request[0]._variants.find_built(request[1]) for request in asked}
         return {key: (asked[key], made) for key, made in found.items() if made is not None}
 
-    def records(
+    def record_call(
         self, call: Call, schedule: Schedule | None, stream: Any, *, exact: bool | None
     ) -> bool:
         """Record a call in this thread's `precompiling` block; return False without a block."""
@@ -249,13 +251,13 @@ class Serving(Callee):
         """The kernel's text at the level TILE."""
         return str(self.tile_ir)
 
-    def _asked(
+    def _select(
         self, schedule: Schedule | None, sizes: Mapping[str, int]
-    ) -> tuple[Serving, Schedule | None, dict[str, int]]:
+    ) -> tuple[Dispatcher, Schedule | None, dict[str, int]]:
         """Which kernel serves contiguous arrays of these sizes, and the sizes of its dimensions."""
         raise NotImplementedError
 
-    def serving(
+    def dispatch(
         self,
         call: Call,
         schedule: Schedule | None = None,
@@ -271,7 +273,7 @@ class Serving(Callee):
         if on_miss == "nearest" and not exact and not (call.device == "cpu" and runs_simulated()):
             given = as_schedule(schedule)
             alignment = self._alignment(call, given, exact=False)
-            if (found := self._misses.served(call, given, alignment)) is not None:
+            if (found := self._misses.dispatch(call, given, alignment)) is not None:
                 return found
         return self.compiled_for(call, schedule, exact=exact), True
 
@@ -302,8 +304,8 @@ class Serving(Callee):
             see_device(device)
         alignment = self._alignment(call, schedule, exact=exact)
         if simulated:
-            made = self._variants.made if assembled else self._variants.lowered
-            return made(self._variants.asked(schedule, call.dims, *alignment))
+            made = self._variants.build if assembled else self._variants.lowered
+            return made(self._variants.request(schedule, call.dims, *alignment))
         asked = schedule, device, exact, tuple(call.dims.items()), *alignment
         found = self._called.get(asked)
         if found is None:
@@ -323,13 +325,13 @@ class Serving(Callee):
         """
         from wsdsl.runtime.device import num_sms_of
 
-        ask = self._variants.asked if exact else self._variants.serving
-        compiled = self._variants.made(ask(schedule, call.dims, *alignment))
+        ask = self._variants.request if exact else self._variants.bucket_request
+        compiled = self._variants.build(ask(schedule, call.dims, *alignment))
         if not compiled.signature.together or compiled.fits(call):
             return compiled
         num_sms = num_sms_of(call.device)
-        asked = self._variants.asked(schedule, call.dims, *alignment, num_sms=num_sms)
-        return self._variants.made(asked)
+        asked = self._variants.request(schedule, call.dims, *alignment, num_sms=num_sms)
+        return self._variants.build(asked)
 
     def _alignment(self, call: Call, schedule: Schedule | None, *, exact: bool = True) -> Alignment:
         def decide(*blocked: tuple[str, ...]) -> tuple[str, ...]:
@@ -349,11 +351,11 @@ class Serving(Callee):
             return tuple(sorted(call.tma_blocked())), ()
         return self._alignment(call, schedule, exact=exact)
 
-    def _asked_for(
+    def _request_for(
         self, schedule: Schedule | None, sizes: Mapping[str, int], *, exact: bool
     ) -> Asked:
         """The request of calls with contiguous arrays of these sizes."""
-        asked = self._variants.asked if exact else self._variants.serving
+        asked = self._variants.request if exact else self._variants.bucket_request
         return asked(schedule, sizes, *self._alignment_of(schedule, sizes, exact=exact))
 
     @cached_property
@@ -363,4 +365,4 @@ class Serving(Callee):
         return Alignments()
 
 
-ServingT = TypeVar("ServingT", bound=Serving)
+DispatcherT = TypeVar("DispatcherT", bound=Dispatcher)

@@ -9,17 +9,17 @@ from pathlib import Path
 from wsdsl.artifact.artifact import ON_ONE_AXIS
 from wsdsl.artifact.dispatch_table import Form, Variant
 from wsdsl.dispatch.compiled import Compiled
-from wsdsl.dispatch.dispatcher import Serving
+from wsdsl.dispatch.dispatcher import Dispatcher
 from wsdsl.dispatch.vectorized_variants import form_of
 from wsdsl.export.write import write
 from wsdsl.schedule import Schedule
 
-Variants = dict[Serving, list[Variant]]
+Variants = dict[Dispatcher, list[Variant]]
 """By form of the kernel."""
 
 
 def export(
-    kernel: Serving,
+    kernel: Dispatcher,
     folder: Path,
     sizes: Mapping[str, int | Iterable[int]],
     schedule: Schedule | None,
@@ -41,7 +41,7 @@ def export(
     return write(folder, kernel.name, kernel.__doc__, form, artifacts)
 
 
-def _form(kernel: Serving, variants: Variants, fixes_axes: bool) -> Form:
+def _form(kernel: Dispatcher, variants: Variants, fixes_axes: bool) -> Form:
     declared = kernel.declaration
     names = tuple(n for n in declared.forms if n != ON_ONE_AXIS or not fixes_axes)
     inner = tuple(_form(form_of(kernel, n), variants, fixes_axes) for n in names)

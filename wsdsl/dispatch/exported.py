@@ -68,12 +68,14 @@ class Exported(Kernel):
 
     resolve = Callee.resolve
 
-    def records(self, call: Call, schedule: Schedule | None, stream: Any, *, exact: Any) -> bool:
+    def record_call(
+        self, call: Call, schedule: Schedule | None, stream: Any, *, exact: Any
+    ) -> bool:
         from wsdsl.runtime.native.recorded_launches import recorder
 
         return recorder.calls is not None
 
-    def serving(
+    def dispatch(
         self, call: Call, schedule: Schedule | None = None, **_: Any
     ) -> tuple[Compiled, bool]:
         return self.compiled_for(call, schedule), True
@@ -113,6 +115,6 @@ class Exported(Kernel):
 
     def _compiled(self, index: int) -> Compiled:
         if index not in self._kernels:
-            made = Compiled.found(self._manifest.artifact(index), self._need_source)
+            made = Compiled.from_artifact(self._manifest.artifact(index), self._need_source)
             self._kernels.setdefault(index, made)
         return self._kernels[index]

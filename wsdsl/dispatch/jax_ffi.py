@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from wsdsl.artifact.versions import require_compiler
 from wsdsl.diagnostics import CompileError, LaunchError, ScheduleError
 from wsdsl.dispatch.execution import runs_simulated
-from wsdsl.dispatch.vectorized_variants import serving_form
+from wsdsl.dispatch.vectorized_variants import select_variant
 from wsdsl.ir.types import Tile
 from wsdsl.runtime.arguments import Call, match_arguments
 from wsdsl.runtime.arrays.views import FRAMEWORK_NAMES, ArrayView, contiguous_strides, dtype_named
@@ -26,7 +26,7 @@ from wsdsl.runtime.bind import positions
 from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
-    from wsdsl.dispatch.dispatcher import Serving
+    from wsdsl.dispatch.dispatcher import Dispatcher
 
 jax: Any = import_module("jax")
 ad, batching, mlir = (import_module(f"jax.interpreters.{x}") for x in ("ad", "batching", "mlir"))
@@ -51,7 +51,7 @@ def is_traced(args: Sequence[Any]) -> bool:
 class TracedCall:
     """A call of a kernel. `operands` are the indices of its arrays, `results` their types."""
 
-    kernel: Serving
+    kernel: Dispatcher
     args: tuple[Any, ...]
     schedule: Schedule | None
     exact: bool
@@ -72,7 +72,7 @@ class TracedCall:
         """Compile for a GPU. Return all that code and grid depend on, and the launch."""
         views = {n: replace(x, device=f"cuda:{index}") for n, x in self.call.views.items()}
         call, schedule = replace(self.call, views=views), self.schedule
-        kernel, call = serving_form(self.kernel, call, schedule)
+        kernel, call = select_variant(self.kernel, call, schedule)
         compiled = kernel.compiled_for(call, schedule, exact=self.exact)
         if compiled.signature.lent and not (schedule and schedule.scheduler):
             schedule = replace(schedule or Schedule(), scheduler="persistent")
@@ -88,7 +88,7 @@ class TracedCall:
 
 
 def call_traced(
-    kernel: Serving, args: tuple[Any, ...], schedule: Schedule | None, stream: Any, exact: bool
+    kernel: Dispatcher, args: tuple[Any, ...], schedule: Schedule | None, stream: Any, exact: bool
 ) -> Any:
     """Trace a call of a kernel. LaunchError for arguments that the kernel does not take."""
     if stream is not None:

@@ -15,8 +15,8 @@ from wsdsl.deprecation import Renamed
 from wsdsl.diagnostics import LaunchError, TypeCheckError, WsdslError, did_you_mean
 from wsdsl.dispatch.callee import called, repeated
 from wsdsl.dispatch.compiled import Compiled
-from wsdsl.dispatch.dispatcher import OnMiss, Serving
-from wsdsl.dispatch.vectorized_variants import OfForm, serving_form
+from wsdsl.dispatch.dispatcher import Dispatcher, OnMiss
+from wsdsl.dispatch.vectorized_variants import VectorizedVariant, select_variant
 from wsdsl.dynamo import opaque
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wsdsl.tune import Tuned
 
 
-class Kernel(Serving):
+class Kernel(Dispatcher):
     """A kernel in the language, to call, compile, simulate, tune or inspect."""
 
     source: str
@@ -179,7 +179,7 @@ class Kernel(Serving):
 
         return pack_arrays(self, arrays, named)
 
-    def _taking(self, args: Sequence[Any]) -> Kernel:
+    def _packed_for(self, args: Sequence[Any]) -> Kernel:
         """Return the kernel for these arguments: this kernel, or `packed` for packed arrays."""
         packed = (p.name for p, x in zip(self.params, args) if type(x).__name__ == "Packed")
         kinds = {p.name: p.type for p in self.params}
@@ -216,30 +216,30 @@ class Kernel(Serving):
 
         Raises CompileError for unsupported code, spills and serialized MMAs; ScheduleError.
         """
-        kernel, schedule, sizes = self._asked(schedule, sizes)
+        kernel, schedule, sizes = self._select(schedule, sizes)
         if arch != "sm_90a":
             schedule = dataclasses.replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
-        made = kernel._variants.made(kernel._asked_for(schedule, sizes, exact=True))
-        return made if kernel is self else OfForm.of(made, self)
+        made = kernel._variants.build(kernel._request_for(schedule, sizes, exact=True))
+        return made if kernel is self else VectorizedVariant.of(made, self)
 
     def schedule(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """Return the complete schedule for these sizes; its repr can be pasted back. If ptxas runs
         out of registers, `compile` selects a narrower schedule, returned here from then on.
         """
-        kernel, schedule, sizes = self._asked(schedule, sizes)
+        kernel, schedule, sizes = self._select(schedule, sizes)
         return kernel._compiled_for(schedule, sizes).schedule
 
     def dispatched_schedule(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """Return the complete schedule for calls of these sizes: that of their shape bucket."""
-        kernel, schedule, sizes = self._asked(schedule, sizes)
-        asked = kernel._asked_for(schedule, sizes, exact=self.exact)
+        kernel, schedule, sizes = self._select(schedule, sizes)
+        asked = kernel._request_for(schedule, sizes, exact=self.exact)
         return kernel._variants.lowered(asked).schedule
 
     def plan(self, /, schedule: Schedule | None = None, **sizes: int) -> Plan:
         """Return the decisions of lowering for the schedule of `schedule()`, as a page of text."""
-        kernel, schedule, sizes = self._asked(schedule, sizes)
+        kernel, schedule, sizes = self._select(schedule, sizes)
         compiled = kernel._compiled_for(schedule, sizes)
-        chosen_by = "; ".join(kernel._told_of_record(schedule, sizes, compiled))
+        chosen_by = "; ".join(kernel._record_note(schedule, sizes, compiled))
         return dataclasses.replace(compiled.plan, chosen_by=chosen_by)
 
     def explain(self, /, schedule: Schedule | None = None, **sizes: Any) -> Explanation:
@@ -256,11 +256,11 @@ class Kernel(Serving):
 
         rows = None if "rows" in self.dims else sizes.pop("rows", None)
         bounds = {name: sizes.pop(name) for name in {*sizes} & {p.name for p in self.params}}
-        kernel, schedule, sizes = self._asked(schedule, sizes)
+        kernel, schedule, sizes = self._select(schedule, sizes)
         compiled = kernel._compiled_for(schedule, sizes)
         lines = *compiled.notes, *scale_moves(compiled.scheduled)
-        lines = *lines, *kernel._told_of_record(schedule, sizes, compiled)
-        lines = *lines, *kernel._told_of_calls(schedule, sizes, compiled)
+        lines = *lines, *kernel._record_note(schedule, sizes, compiled)
+        lines = *lines, *kernel._bucket_notes(schedule, sizes, compiled)
         explained = explain_choice(compiled.source, schedule, sizes, rows, bounds)
         return explained.with_lines(*lines)
 
@@ -276,7 +276,7 @@ class Kernel(Serving):
         from wsdsl.lowering.pipeline import scheduled_tile
         from wsdsl.report.timeline import timeline
 
-        kernel, schedule, sizes = self._asked(schedule, sizes)
+        kernel, schedule, sizes = self._select(schedule, sizes)
         self._need_all(kernel.dims, sizes)
         compiled = kernel._compiled_for(schedule, sizes)
         made = compiled.scheduled
@@ -284,7 +284,7 @@ class Kernel(Serving):
         own = narrowed(made, compiled.signature.narrowing(sizes, *room))
         return timeline(scheduled_tile(compiled.source, sizes), sizes, own)
 
-    def _asked(
+    def _select(
         self, schedule: Schedule | None, sizes: Mapping[str, int]
     ) -> tuple[Kernel, Schedule | None, dict[str, int]]:
         """Return the kernel for contiguous arrays of these sizes, and the sizes of its dims."""
@@ -292,11 +292,11 @@ class Kernel(Serving):
 
         schedule, sizes = self._checked(schedule, sizes)
         call = contiguous(self.params, self.access, sizes)
-        kernel, call = serving_form(self, call, schedule)
+        kernel, call = select_variant(self, call, schedule)
         return kernel, schedule, dict(call.dims)
 
     def _compiled_for(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Compiled:
-        return self._variants.lowered(self._asked_for(schedule, sizes, exact=True))
+        return self._variants.lowered(self._request_for(schedule, sizes, exact=True))
 
     def export(
         self,
@@ -321,7 +321,7 @@ class Kernel(Serving):
 
         from wsdsl.dispatch.export_variants import export
 
-        return export(self, Path(folder), sizes, self._given(schedule), archs)
+        return export(self, Path(folder), sizes, self._default_schedule(schedule), archs)
 
     # Tuning ---------------------------------------------------------------------------------------
 
@@ -373,20 +373,20 @@ class Kernel(Serving):
     def _tuned(self, call: Call, schedule: Schedule | None, **how: Any) -> Tuned:
         from wsdsl.dispatch.compile_child import compile_job
         from wsdsl.runtime.native.repeated_calls import forget_all
-        from wsdsl.tune.tuning import Question, tune
+        from wsdsl.tune.tuning import TuningTask, tune
 
-        schedule = self._given(schedule)
-        kernel, call = serving_form(self, call, schedule)
+        schedule = self._default_schedule(schedule)
+        kernel, call = select_variant(self, call, schedule)
         if kernel is not self:
             tuned = kernel._tuned(call, schedule, **how)
             self._forget()
             return tuned
         alignment = self._alignment(call, schedule, exact=self.exact)
-        asked = self._variants.asked if self.exact else self._variants.serving
-        today = self._variants.made(asked(schedule, call.dims, *alignment))
+        asked = self._variants.request if self.exact else self._variants.bucket_request
+        today = self._variants.build(asked(schedule, call.dims, *alignment))
         source = self.declaration, self._variants.key, self._text
-        question = Question(self.name, *source, call, schedule, *alignment, today.artifact)
-        tuned = tune(question, compile_job, **how)
+        task = TuningTask(self.name, *source, call, schedule, *alignment, today.artifact)
+        tuned = tune(task, compile_job, **how)
         if tuned.winner is not None:
             self._variants.forget_choices()
             self._called.clear()
@@ -424,19 +424,19 @@ class Kernel(Serving):
         look = recent.look(args, exact, schedule, stream)
         if (done := recent.again(look)) is not None:
             return done[0]
-        schedule = self._given(schedule)
+        schedule = self._default_schedule(schedule)
         if look is None and "jax" in sys.modules:
             from wsdsl.dispatch.jax_ffi import call_traced, is_traced
 
             if is_traced(args):
                 return call_traced(self, args, schedule, stream, exact)
-        if (kernel := self._taking(args)) is not self:
+        if (kernel := self._packed_for(args)) is not self:
             return kernel(*args, schedule=schedule, stream=stream, exact=exact, on_miss=on_miss)
-        kernel, call = serving_form(self, self.resolve(args), schedule)
-        if kernel.records(call, schedule, stream, exact=exact):
+        kernel, call = select_variant(self, self.resolve(args), schedule)
+        if kernel.record_call(call, schedule, stream, exact=exact):
             return call.result()
         on_miss = self.on_miss if on_miss is None else on_miss
-        compiled, settled = kernel.serving(call, schedule, exact=exact, on_miss=on_miss)
+        compiled, settled = kernel.dispatch(call, schedule, exact=exact, on_miss=on_miss)
         start = partial(recent.first, look) if look and settled else None
         return compiled.run(call, stream, start)
 
@@ -450,11 +450,11 @@ class Kernel(Serving):
         **named: Any,
     ) -> Prepared:
         """Check and compile once: a call of the result is only the launch."""
-        schedule = self._given(schedule)
-        if (kernel := self._taking(args)) is not self:
+        schedule = self._default_schedule(schedule)
+        if (kernel := self._packed_for(args)) is not self:
             return kernel.prepare(*args, schedule=schedule, stream=stream, exact=exact)
         exact = self.exact if exact is None else exact
-        kernel, call = serving_form(self, self.resolve(args), schedule)
+        kernel, call = select_variant(self, self.resolve(args), schedule)
         return kernel.compiled_for(call, schedule, exact=exact).prepare_call(call, stream)
 
     @called
@@ -462,10 +462,10 @@ class Kernel(Serving):
         self, *args: Any, schedule: Schedule | None = None, seed: int = 0, **named: Any
     ) -> Any:
         """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
-        schedule = self._given(schedule)
-        if (kernel := self._taking(args)) is not self:
+        schedule = self._default_schedule(schedule)
+        if (kernel := self._packed_for(args)) is not self:
             return kernel.simulate(*args, schedule=schedule, seed=seed)
-        kernel, call = serving_form(self, self.resolve(args), schedule)
+        kernel, call = select_variant(self, self.resolve(args), schedule)
         alignment = kernel._alignment(call, schedule)
         return kernel._compile(schedule, call.dims, *alignment).simulate_call(call, seed)
 
@@ -477,7 +477,7 @@ class Kernel(Serving):
         """
         from wsdsl.simulator.reference.numpy_evaluation import evaluate
 
-        if (kernel := self._taking(args)) is not self:
+        if (kernel := self._packed_for(args)) is not self:
             return kernel.reference(*args)
         call = self.resolve(args)
         arrays = {**call.on_host(), **call.scalars}

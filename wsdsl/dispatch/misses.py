@@ -35,28 +35,28 @@ class Misses:
     def __init__(self, name: str, variants: Variants, text: Callable[[], str]) -> None:
         """`text` returns the kernel's text at the level TILE."""
         self.name, self._variants, self._text = name, variants, text
-        self._asked: dict[tuple[object, ...], Future[None]] = {}
+        self._jobs: dict[tuple[object, ...], Future[None]] = {}
         self._first: dict[tuple[object, ...], object] = {}
         """One thread starts the job of each bucket; a fork might inherit a locked lock."""
-        self._told: set[tuple[object, ...]] = set()
+        self._warned: set[tuple[object, ...]] = set()
 
-    def served(
+    def dispatch(
         self, call: Call, schedule: Schedule | None, alignment: Alignment
     ) -> tuple[Compiled, bool] | None:
         """Return the compiled kernel of a call, and whether it is that of the call's shape bucket;
         None if no compiled kernel is legal.
         """
-        own = self._variants.found(schedule, call.dims, *alignment)
+        own = self._variants.find_bucket(schedule, call.dims, *alignment)
         if own is not None:
             return (own, True) if is_legal(own, call) else None
-        near = alike(self._variants, schedule, call.dims, *alignment)
+        near = nearest_variants(self._variants, schedule, call.dims, *alignment)
         nearest = next((c for c in near if is_legal(c, call)), None)
         if nearest is None:
             return None
-        self._ask(call, schedule, alignment)
+        self._start_job(call, schedule, alignment)
         return nearest, False
 
-    def _ask(self, call: Call, schedule: Schedule | None, alignment: Alignment) -> None:
+    def _start_job(self, call: Call, schedule: Schedule | None, alignment: Alignment) -> None:
         """Start one compile job per bucket; warn once if it fails."""
         found = shape_bucket(self._variants.declaration, call.dims)
         asked = os.getpid(), schedule, found, *alignment
@@ -64,23 +64,23 @@ class Misses:
         if self._first.setdefault(asked, mine) is mine:
             given = schedule, tuple(found.sizes.items()), *alignment
             now = current_config()
-            self._asked[asked] = in_background(lambda: self._compile(now, *given))
-        job = self._asked.get(asked)
+            self._jobs[asked] = in_background(lambda: self._compile(now, *given))
+        job = self._jobs.get(asked)
         failed = job.exception() if job and job.done() else None
-        if failed is not None and asked not in self._told:
-            self._told.add(asked)
+        if failed is not None and asked not in self._warned:
+            self._warned.add(asked)
             told = f"{self.name} could not be compiled for {found}: {failed}"
             warn(f"{told}\n  calls run kernels that are compiled for other sizes")
 
     def _compile(self, now: Mapping[str, Any], *given: Any) -> None:
         job = Job(self._text(), self._variants.key, *given, config=now)
-        made = beside().run(job)
+        made = compile_process().run(job)
         if isinstance(made, Failed):
             raise made.error()
         self._variants.adopt_result(job, made)
 
 
-def alike(
+def nearest_variants(
     variants: Variants, schedule: Schedule | None, sizes: Mapping[str, int], *alignment: *Alignment
 ) -> list[Compiled]:
     """Return the built kernels for these sizes and tensors, by increasing distance of sizes."""
@@ -112,7 +112,7 @@ def is_legal(compiled: Compiled, call: Call) -> bool:
     return all(call.dims.get(dim) == size for dim, size in compiled.sizes)
 
 
-class _Own:
+class _Child:
     """The child process that compiles; a fork of this process starts another one."""
 
     process: Process | None = None
@@ -120,22 +120,22 @@ class _Own:
 
 
 def _forked() -> None:
-    if _Own.process is not None:
-        _Own.process.forget()
-    _Own.process, _Own.lock = None, threading.Lock()
+    if _Child.process is not None:
+        _Child.process.forget()
+    _Child.process, _Child.lock = None, threading.Lock()
 
 
 def _close() -> None:
-    if _Own.process is not None:
-        _Own.process.close()
+    if _Child.process is not None:
+        _Child.process.close()
 
 
 after_fork(_forked)
 atexit.register(_close)
 
 
-def beside() -> Process:
-    with _Own.lock:
-        if _Own.process is None:
-            _Own.process = Process(compile_job)
-        return _Own.process
+def compile_process() -> Process:
+    with _Child.lock:
+        if _Child.process is None:
+            _Child.process = Process(compile_job)
+        return _Child.process

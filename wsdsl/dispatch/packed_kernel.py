@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
-from wsdsl.dispatch.dispatcher import Serving, ServingT
+from wsdsl.dispatch.dispatcher import Dispatcher, DispatcherT
 from wsdsl.dispatch.scale_tensors import scale_tensors, with_atoms
 from wsdsl.ir.hardware.packed_layout import MAX_PACKED_RANK, packed_swizzle
 from wsdsl.ir.hardware.scale_factor_atoms import BLOCKS, ROWS, SHAPE
@@ -20,9 +20,9 @@ from wsdsl.ir.types import Tensor
 from wsdsl.runtime.arrays.packed import bytes_of, contiguous, transposed, with_zeros
 
 
-def packed_kernel(kernel: ServingT, names: Sequence[str]) -> ServingT:
+def packed_kernel(kernel: DispatcherT, names: Sequence[str]) -> DispatcherT:
     """One for each set of names, made when it is first asked for."""
-    known: dict[tuple[str, ...], ServingT] = kernel.__dict__.setdefault("_packed", {})
+    known: dict[tuple[str, ...], DispatcherT] = kernel.__dict__.setdefault("_packed", {})
     key = tuple(sorted({*names}))
     if key not in known:
         check(kernel, key)
@@ -30,7 +30,7 @@ def packed_kernel(kernel: ServingT, names: Sequence[str]) -> ServingT:
     return known[key]
 
 
-def check(kernel: Serving, names: Sequence[str]) -> None:
+def check(kernel: Dispatcher, names: Sequence[str]) -> None:
     """LaunchError for tensors that cannot be packed."""
     params = {p.name: p.type for p in kernel.params}
     findings = unknown_names(names, params, f"WS0016 {kernel.name}.packed()")
@@ -47,7 +47,7 @@ def check(kernel: Serving, names: Sequence[str]) -> None:
         raise LaunchError(findings)
 
 
-def _faults(kernel: Serving, name: str, kind: Tensor) -> list[str]:
+def _faults(kernel: Dispatcher, name: str, kind: Tensor) -> list[str]:
     found: list[str] = []
     if name in kernel.access.writes:
         found.append("the kernel writes it; inputs can be packed")
@@ -58,7 +58,7 @@ def _faults(kernel: Serving, name: str, kind: Tensor) -> list[str]:
     return found
 
 
-def _made(kernel: ServingT, names: Sequence[str]) -> ServingT:
+def _made(kernel: DispatcherT, names: Sequence[str]) -> DispatcherT:
     made = kernel.derived(lambda tile: _with_packed(tile, names), f"packed {', '.join(names)}")
     made._schedule = kernel._schedule  # pyright: ignore[reportPrivateUsage]
     return made
@@ -76,14 +76,14 @@ def _with_packed(tile: Tile, names: Sequence[str]) -> Tile:
     return dataclasses.replace(tile, params=params, body=body)
 
 
-def packable(kernel: Serving) -> list[str]:
+def packable(kernel: Dispatcher) -> list[str]:
     """Tensors that operands of products are computed from, where they lie as these do."""
     from wsdsl.lowering.packed_operands import packable_tensors
 
     return [v.name for v in packable_tensors(kernel.tile_ir)]
 
 
-def pack_arrays(kernel: Serving, arrays: Sequence[Any], named: Mapping[str, Any]) -> Any:
+def pack_arrays(kernel: Dispatcher, arrays: Sequence[Any], named: Mapping[str, Any]) -> Any:
     from wsdsl.runtime.arrays.packed import pack
 
     given = dict(named)

@@ -14,7 +14,7 @@ from wsdsl.runtime.native.recorded_launches import recorded, recorder
 
 
 class Calls(dict[Any, tuple[Variants, Job]]):
-    """The compile jobs of a block. Those of a nested block have no batch."""
+    """The compile jobs of a block. A nested block has no batch."""
 
     batch: Batch | None = None
 

@@ -16,7 +16,7 @@ from wsdsl.runtime.arrays.views import FRAMEWORK_NAMES, OF_SIX_BITS, ArrayView, 
 from wsdsl.runtime.bind import positions
 
 if TYPE_CHECKING:
-    from wsdsl.dispatch.dispatcher import Serving
+    from wsdsl.dispatch.dispatcher import Dispatcher
     from wsdsl.ir.op import Value
 
 NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
@@ -79,7 +79,7 @@ def define(
     return getattr(getattr(torch.ops, namespace), short)
 
 
-def register(kernel: Serving, name: str, backward: Any = None) -> Any:
+def register(kernel: Dispatcher, name: str, backward: Any = None) -> Any:
     """See `Kernel.torch_op`."""
     if not isinstance(name, str) or not NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
         hint = "use letters, digits and underscores"
@@ -104,7 +104,7 @@ def _identity(value: Any) -> Any:
 class _Operator:
     """A kernel with its parameters by role. `results` are the tensors that it only writes."""
 
-    def __init__(self, kernel: Serving, name: str) -> None:
+    def __init__(self, kernel: Dispatcher, name: str) -> None:
         access = kernel.access
         self.kernel, self.name, self.params = kernel, name, kernel.params
         self.inputs = [p for p in self.params if p.name not in access.only_written]

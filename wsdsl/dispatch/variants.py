@@ -45,25 +45,25 @@ class Variants:
         self.key, self._tile = key, tile
         self._compiled: dict[Code, Compiled] = {}
         self.choices: dict[Asked, Compiled] = {}
-        self._stand_ins: dict[tuple[object, ...], StandIns] = {}
+        self._representatives: dict[tuple[object, ...], StandIns] = {}
         self._lock = threading.RLock()
-        _every.add(self)
+        _instances.add(self)
 
-    def forked(self) -> None:
+    def reset_lock(self) -> None:
         """The thread that holds the lock may not be in this process."""
         self._lock = threading.RLock()
 
-    def _kept_at(self, what: str, *parts: object) -> str | None:
-        """The key of something that the text and `parts` decide."""
-        return self.key and digest(what, self.key, *parts)
+    def _source_key(self, name: str, *parts: object) -> str | None:
+        """Return the key of a result of the source and `parts`."""
+        return self.key and digest(name, self.key, *parts)
 
-    def _chosen_at(self, what: str, *parts: object) -> str | None:
-        """As `_kept_at`, for results that also depend on the GPU, whose rates decide schedules."""
-        return self._kept_at(what, card_of(Schedule().arch).name, *parts)
+    def _gpu_key(self, name: str, *parts: object) -> str | None:
+        """Return the key of a result that also depends on the GPU, whose rates decide schedules."""
+        return self._source_key(name, card_of(Schedule().arch).name, *parts)
 
     @cached_property
     def declaration(self) -> Declaration:
-        return kept(self._kept_at("declaration"), Declaration, self._declare)
+        return kept(self._source_key("declaration"), Declaration, self._declare)
 
     def _declare(self) -> Declaration:
         from wsdsl.codegen.launch_signature import access_of
@@ -84,7 +84,7 @@ class Variants:
         told = whole, rows, digest_of(tile), outer, held, forms_of(tile)
         return Declaration(tile.params, access_of(tile), *told)
 
-    def asked(
+    def request(
         self,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
@@ -100,17 +100,17 @@ class Variants:
         """They are made anew, by what was measured meanwhile."""
         self.choices.clear()
 
-    def serving(
+    def bucket_request(
         self, schedule: Schedule | None, sizes: Mapping[str, int], *alignment: *Alignment
     ) -> Asked:
         """The request that serves the shape bucket of these sizes, independent of earlier calls.
         ScheduleError if the schedule fits no size.
         """
-        found = self._serving(schedule, sizes, *alignment, anew=True)
+        found = self._bucket_request(schedule, sizes, *alignment, anew=True)
         assert found is not None
         return found
 
-    def _serving(
+    def _bucket_request(
         self,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
@@ -119,22 +119,22 @@ class Variants:
     ) -> Asked | None:
         """None where it was not found out yet, and shall not be `anew`."""
         found = shape_bucket(self.declaration, sizes)
-        own = self.asked(schedule, found.sizes, *alignment)
+        own = self.request(schedule, found.sizes, *alignment)
         if own.record or not self._is_shared(sizes):
             return own
-        held = self.stand_ins(schedule, sizes, *alignment, anew=anew)
+        held = self.representatives(schedule, sizes, *alignment, anew=anew)
         if held is None:
             return None
         at = held.of(sizes[found.rows])
         sizes = {**beside_rows(self.declaration, found), found.rows: held.sizes[at]}
-        return self.asked(schedule, sizes, *alignment, shared=held.schedules[at])
+        return self.request(schedule, sizes, *alignment, shared=held.schedules[at])
 
     def _is_shared(self, sizes: Mapping[str, int]) -> bool:
         rows = self.declaration.rows
         is_known = rows in sizes and len(sizes) == len(self.declaration.dims)
         return is_known and not is_round(sizes[rows])
 
-    def stand_ins(
+    def representatives(
         self,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
@@ -152,18 +152,18 @@ class Variants:
             from wsdsl.lowering.shape_buckets import stand_ins
 
             asked = Asked(schedule, tuple(sorted(others.items())), *alignment)
-            with self._default_told(asked):
-                return stand_ins(self._posed(asked), found.rows, span, others)
+            with self._report_default(asked):
+                return stand_ins(self._specialized(asked), found.rows, span, others)
 
         rows = row_range(sizes[found.rows])
         alike = span.step, span.unlike, rows, tuple(sorted(others.items()))
         asked = repr(schedule), *alignment, *alike
-        held = self._stand_ins.get(asked, adopted)
+        held = self._representatives.get(asked, adopted)
         if held is None:
-            key = self._chosen_at("stand-ins", *asked)
+            key = self._gpu_key("stand-ins", *asked)
             held = kept(key, StandIns, make) if anew else look(key, StandIns)
         if held is not None:
-            self._stand_ins[asked] = held
+            self._representatives[asked] = held
         return held
 
     def padded(
@@ -181,11 +181,11 @@ class Variants:
         def make() -> Names:
             from wsdsl.lowering.heuristics import padding
 
-            posed = self._posed(Asked(schedule, known, blocked))
+            posed = self._specialized(Asked(schedule, known, blocked))
             return Names(padding.padded_operands(posed, sizes, able, singly))
 
         known = tuple(sorted(sizes.items()))
-        key = self._chosen_at("padded", repr(schedule), known, blocked, able, singly)
+        key = self._gpu_key("padded", repr(schedule), known, blocked, able, singly)
         return kept(key, Names, make).names
 
     def lowered(self, asked: Asked) -> Compiled:
@@ -197,14 +197,14 @@ class Variants:
         except WsdslError:
             if asked.whole is None:
                 raise
-            return self._choose(asked, self.lowered(asked.by_itself))
+            return self._choose(asked, self.lowered(asked.without_record))
 
     def _lower(self, asked: Asked) -> Compiled:
         with self._lock:
             from wsdsl.lowering.pipeline import scheduled_tile
 
-            kernel = self._posed(asked)
-            with self._default_told(asked):
+            kernel = self._specialized(asked)
+            with self._report_default(asked):
                 chosen = scheduled_tile(kernel, dict(asked.sizes), pass_dumps())
             code = (chosen.schedule, kernel.sizes, asked.unaligned)
             if code not in self._compiled:
@@ -212,7 +212,7 @@ class Variants:
                 self._compiled[code] = Compiled(kernel, key=self._code_key(*code), chosen=chosen)
             return self._choose(asked, self._compiled[code])
 
-    def made(self, asked: Asked) -> Compiled:
+    def build(self, asked: Asked) -> Compiled:
         """The proved kernel, assembled if ptxas is installed. If the compiler's choice of tiles
         exceeds the registers, it chooses narrower tiles.
         """
@@ -220,7 +220,7 @@ class Variants:
             return found
 
         def make() -> Choice:
-            made = self._fitting_registers(asked)
+            made = self._build_within_registers(asked)
             self._choose(asked, made)
             return Choice(made.source.schedule or Schedule(), made.notes)
 
@@ -240,14 +240,14 @@ class Variants:
 
     def adopt(self, asked: Asked, choice: Choice, artifact: Artifact | None) -> Compiled:
         """Adopt a choice and its artifact from elsewhere; without an artifact, compile it here."""
-        settled = asked.by_itself._replace(schedule=choice.schedule)
+        settled = asked.without_record._replace(schedule=choice.schedule)
         code = self._code_of(asked, choice)
         with self._lock:
             found = self._compiled.get(code)
             if artifact is not None and not (found and found.is_built):
-                found = Compiled.found(artifact, lambda: self._posed(settled))
+                found = Compiled.from_artifact(artifact, lambda: self._specialized(settled))
             elif found is None:
-                found = Compiled(self._posed(settled), key=self._code_key(*code))
+                found = Compiled(self._specialized(settled), key=self._code_key(*code))
             self._compiled[code] = found
             found.notes = choice.notes or found.notes
         _ = found.artifact
@@ -256,14 +256,14 @@ class Variants:
     def _code_of(self, asked: Asked, choice: Choice) -> Code:
         return choice.schedule, self.static(asked.sizes), asked.unaligned
 
-    def found(
+    def find_bucket(
         self, schedule: Schedule | None, sizes: Mapping[str, int], *alignment: *Alignment
     ) -> Compiled | None:
         """The kernel that serves the shape bucket of these sizes, if built, here or on disk."""
-        asked = self._serving(schedule, sizes, *alignment, anew=False)
-        return None if asked is None else self.at_hand(asked)
+        asked = self._bucket_request(schedule, sizes, *alignment, anew=False)
+        return None if asked is None else self.find_built(asked)
 
-    def at_hand(self, asked: Asked) -> Compiled | None:
+    def find_built(self, asked: Asked) -> Compiled | None:
         """The kernel of a request, if built, here or on disk."""
         held = self.choices.get(asked)
         if held is not None and held.is_built:
@@ -279,8 +279,8 @@ class Variants:
         """Check whether a job's kernel is built, in this process or on disk."""
         given = job.schedule, dict(job.sizes), job.unaligned, job.padded
         if not job.exact:
-            return self.found(*given) is not None
-        return self.at_hand(self.asked(*given, shared=job.shared)) is not None
+            return self.find_bucket(*given) is not None
+        return self.find_built(self.request(*given, shared=job.shared)) is not None
 
     def adopt_result(self, job: Job, result: Built) -> None:
         """Adopt the kernel that another process compiled."""
@@ -288,8 +288,8 @@ class Variants:
         alignment = job.unaligned, job.padded
         if result.representatives:
             bucket = job.schedule, dict(job.sizes), *alignment
-            self.stand_ins(*bucket, adopted=result.representatives)
-        asked = self.asked(job.schedule, dict(result.sizes), *alignment, shared=result.shared)
+            self.representatives(*bucket, adopted=result.representatives)
+        asked = self.request(job.schedule, dict(result.sizes), *alignment, shared=result.shared)
         self.adopt(asked, choice, artifact)
 
     def _choose(self, asked: Asked, compiled: Compiled) -> Compiled:
@@ -297,18 +297,18 @@ class Variants:
 
     def _code_key(self, schedule: Schedule | None, *parts: object) -> str | None:
         """Of all that a kernel's code is made of, but for the tools."""
-        return self._chosen_at("code", repr(schedule), *parts)
+        return self._gpu_key("code", repr(schedule), *parts)
 
     def _choice_key(self, asked: Asked) -> str | None:
         tools = assembler(), config.ALLOW_SPILLS.get()
-        return self._chosen_at("choice", repr(asked.schedule), *asked[1:], *tools)
+        return self._gpu_key("choice", repr(asked.schedule), *asked[1:], *tools)
 
     def static(self, sizes: Sizes) -> Sizes:
         """Those for which code is compiled, and not launched with."""
         known = dict(sizes)
         return tuple((d, known[d]) for d in self.declaration.exact_dims if d in known)
 
-    def _posed(self, asked: Asked) -> ir.Kernel:
+    def _specialized(self, asked: Asked) -> ir.Kernel:
         return dataclasses.replace(
             self._tile(),
             schedule=asked.whole or asked.schedule,
@@ -324,41 +324,41 @@ class Variants:
         found = card_of(arch, asked.num_sms)
         return None if found == target_of(arch) else found
 
-    def _fitting_registers(self, asked: Asked) -> Compiled:
+    def _build_within_registers(self, asked: Asked) -> Compiled:
         """The first of `MOST_TRIES` schedules whose code fits the registers. A rejection is cached
         by the code, so that compiles for other sizes do not repeat it. CompileError, that of the
         first, if all are rejected.
         """
         first = compiled = self.lowered(asked)
         try:
-            refused = self._refused(first)
+            rejected = self._rejection(first)
         except CompileError as error:
             if asked.whole is None:
                 raise
-            refused = Refused(error.findings[0].message)
-        if refused and asked.whole is not None:
-            return self._fitting_registers(asked.by_itself)
-        tried = [(first.schedule, refused)] if refused else []
+            rejected = Refused(error.findings[0].message)
+        if rejected and asked.whole is not None:
+            return self._build_within_registers(asked.without_record)
+        tried = [(first.schedule, rejected)] if rejected else []
         others = islice(self._others(asked, first, tried), MOST_TRIES - 1)
-        while refused:
+        while rejected:
             other = next(others, None)
             if other is None:
-                with self._default_told(asked):
+                with self._report_default(asked):
                     _ = first.artifact
                 return first
             try:
                 compiled = self.lowered(asked._replace(schedule=other))
-                refused = self._refused(compiled)
+                rejected = self._rejection(compiled)
             except (ScheduleError, CompileError) as error:
-                refused = Refused(error.findings[0].message)
-            if refused:
-                tried.append((other, refused))
+                rejected = Refused(error.findings[0].message)
+            if rejected:
+                tried.append((other, rejected))
         if tried:
             told = f"of {len(tried) + 1} schedules that were tried"
             compiled.notes = tuple(f"{told}, {own!r}: {why.message}" for own, why in tried)
         return compiled
 
-    def _refused(self, compiled: Compiled) -> Refused | None:
+    def _rejection(self, compiled: Compiled) -> Refused | None:
         """Why the code of a schedule is rejected, now or before, with any raster of the tiles."""
         from wsdsl.codegen.ptxas_diagnostics import OverwrittenError, SpillError
 
@@ -377,7 +377,7 @@ class Variants:
         return None
 
     @contextmanager
-    def _default_told(self, asked: Asked) -> Generator[None]:
+    def _report_default(self, asked: Asked) -> Generator[None]:
         """A user who gave no schedule, nor tiles in the text, is not told to change these."""
         from wsdsl.codegen.ptxas_diagnostics import SpillError
         from wsdsl.ir.ops import ForTiles
@@ -403,7 +403,7 @@ class Variants:
             if not schedule.operand_transform:
                 yield dataclasses.replace(schedule, operand_transform="smem")
             return
-        given = self._posed(asked)
+        given = self._specialized(asked)
         for _ in range(MOST_FEWER):
             failed, why = tried[-1]
             other = schedule_with_fewer_sums(given, failed, why.spilled, sizes)
@@ -415,12 +415,12 @@ class Variants:
         yield from narrower(wide.source, wide.partitioned, settled)
 
 
-_every: WeakSet[Variants] = WeakSet()
+_instances: WeakSet[Variants] = WeakSet()
 
 
 def _forked() -> None:
-    for variants in list(_every):
-        variants.forked()
+    for variants in list(_instances):
+        variants.reset_lock()
 
 
 after_fork(_forked)

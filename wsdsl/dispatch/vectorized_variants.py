@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dispatch.compiled import Compiled
-from wsdsl.dispatch.dispatcher import Serving, ServingT
+from wsdsl.dispatch.dispatcher import Dispatcher, DispatcherT
 from wsdsl.ir.hardware.gmem_limits import L2_LINE
 
 if TYPE_CHECKING:
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from wsdsl.schedule import Schedule
 
 
-def serving_form(kernel: ServingT, call: Call, schedule: Schedule | None) -> tuple[ServingT, Call]:
+def select_variant(
+    kernel: DispatcherT, call: Call, schedule: Schedule | None
+) -> tuple[DispatcherT, Call]:
     """Which kernel serves a call, and the call as it takes it."""
     from wsdsl.artifact.artifact import ON_ONE_AXIS
     from wsdsl.runtime.arrays.retyped import retyped
@@ -27,11 +29,11 @@ def serving_form(kernel: ServingT, call: Call, schedule: Schedule | None) -> tup
             continue
         form = form_of(kernel, name)
         if (own := retyped(call, form.params)) is not None:
-            return serving_form(form, own, schedule)
+            return select_variant(form, own, schedule)
     return kernel, call
 
 
-def _pays(kernel: Serving, call: Call, schedule: Schedule | None) -> bool:
+def _pays(kernel: Dispatcher, call: Call, schedule: Schedule | None) -> bool:
     """Whether rows are no whole lines of L2, which make the best tiles, and a schedule says nothing
     of the axes that would be one.
     """
@@ -40,7 +42,7 @@ def _pays(kernel: Serving, call: Call, schedule: Schedule | None) -> bool:
     return known and not (schedule and schedule.fixes_axes) and any(row % L2_LINE for row in rows)
 
 
-def form_of(kernel: ServingT, name: str) -> ServingT:
+def form_of(kernel: DispatcherT, name: str) -> DispatcherT:
     """Return a form of a kernel, derived on first use."""
 
     def change(tile: ir.Kernel) -> ir.Kernel:
@@ -50,19 +52,19 @@ def form_of(kernel: ServingT, name: str) -> ServingT:
         assert made is not None
         return made
 
-    known: dict[str, ServingT] = kernel.__dict__.setdefault("_forms", {})
+    known: dict[str, DispatcherT] = kernel.__dict__.setdefault("_forms", {})
     if name not in known:
         known[name] = kernel.derived(change, name)
     return known[name]
 
 
-class OfForm(Compiled):
+class VectorizedVariant(Compiled):
     """A compiled form, for calls of the kernel that the form is derived from."""
 
-    outer: Serving
+    outer: Dispatcher
 
     @classmethod
-    def of(cls, made: Compiled, outer: Serving) -> OfForm:
+    def of(cls, made: Compiled, outer: Dispatcher) -> VectorizedVariant:
         found = cls.__new__(cls)
         found.__dict__.update(made.__dict__)
         found.outer = outer

@@ -163,7 +163,7 @@ class Asked(NamedTuple):
         return self.record.whole if self.record else self.shared
 
     @property
-    def by_itself(self) -> Asked:
+    def without_record(self) -> Asked:
         """The request without the filled-in schedule, if that is stale or its code is rejected."""
         return self._replace(record=None, shared=None)
 

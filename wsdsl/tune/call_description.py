@@ -1,4 +1,4 @@
-"""The description of a call for the process that measures it. Everything here is plain data."""
+"""The description of a call for the process that measures it, as plain data."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-Doing = Callable[[str], None]
-"""Reports the schedule in measurement: a sign of life, and the culprit if the process stops."""
+Progress = Callable[[str], None]
+"""Reports the schedule in measurement; a watchdog names it if the process stops."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor of the call: fresh memory has its layout. `offset`: its address modulo 256. Tensors
+    """A tensor of the call, whose layout new memory gets. `offset`: its address modulo 256. Tensors
     that the kernel reads are random, or `data`: numbers that determine the work.
     """
 
@@ -28,7 +28,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Spec:
+class CallDescription:
     """`text` is the kernel at the level TILE; `index`, of the GPU."""
 
     text: str
@@ -38,27 +38,31 @@ class Spec:
     index: int = 0
 
 
-class Card(Protocol):
-    """The device, in the process that measures. The first one that is added is the incumbent, whose
-    result the others' is compared with. Times are microseconds of a call.
+class MeasuredDevice(Protocol):
+    """The device, in the process that measures. The first kernel that is added is the incumbent;
+    results are compared with its result. Times are microseconds per call.
     """
 
     def about(self) -> dict[str, Any]: ...
 
-    def add(self, name: str, kept: bytes, doing: Doing) -> str:
+    def add(self, name: str, kept: bytes, progress: Progress) -> str:
         """Run the compiled kernel; return the fault of its result, or ""."""
         ...
 
-    def check(self, name: str, doing: Doing) -> str:
-        """The same, of all that it writes."""
+    def check(self, name: str, progress: Progress) -> str:
+        """Compare the complete outputs; return the fault, or ""."""
         ...
 
     def drop(self, names: Sequence[str]) -> None: ...
 
-    def bursts(self, names: Sequence[str], rounds: int, doing: Doing) -> dict[str, list[float]]:
-        """In shuffled order, one burst of each in a round."""
+    def bursts(
+        self, names: Sequence[str], rounds: int, progress: Progress
+    ) -> dict[str, list[float]]:
+        """Measure one burst of each kernel per round, in shuffled order."""
         ...
 
-    def sustained(self, names: Sequence[str], seconds: float, doing: Doing) -> dict[str, float]:
-        """Alternate the kernels, for `seconds` in all."""
+    def sustained(
+        self, names: Sequence[str], seconds: float, progress: Progress
+    ) -> dict[str, float]:
+        """Alternate the kernels, for `seconds` in total."""
         ...

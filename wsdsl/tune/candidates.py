@@ -21,13 +21,13 @@ from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.schedule import Schedule
 
-USUAL = 48
+DEFAULT_COUNT = 48
 SHARES = {"cooperative": 0.35, "pingpong": 0.25, "stream_k": 0.1, "split_k": 0.1}
 """Share of the candidates per mode or split scheduler; variants of the leaders are the rest."""
-OF_ONE_TILE = 2
-"""Ways to share loads among the CTAs of a cluster, or none, of each tile."""
-ELSEWHERE = 4
-"""With operands decoded in SMEM."""
+MAX_PER_TILE = 2
+"""Candidates per tile, which differ in the multicast of a cluster."""
+MAX_IN_SMEM = 4
+"""Candidates with operands that are transformed in SMEM."""
 LEADERS = 3
 """Schedules whose variants are tried."""
 WIDTH_STEPS = (-64, -32, -16, 16, 32)
@@ -35,10 +35,10 @@ DEPTH_STEPS = (-2, -1, 1, 2)
 
 
 def candidates(
-    kernel: Kernel, given: Schedule | None, sizes: Sizes, most: int = USUAL
+    kernel: Kernel, given: Schedule | None, sizes: Sizes, most: int = DEFAULT_COUNT
 ) -> list[Schedule]:
-    """Whole schedules, none twice, in an order in which the best are likely to come early.
-    `kernel` is at the level TILE. The first is what is chosen by the model.
+    """Return distinct complete schedules by decreasing likelihood to be fastest. `kernel` is at the
+    level TILE. The first is the choice of the cost model.
     """
     found: dict[Schedule, None] = {}
     for schedule in _all(kernel, given or Schedule(), sizes, most):
@@ -60,19 +60,19 @@ def _all(kernel: Kernel, given: Schedule, sizes: Sizes, most: int) -> Iterator[S
     for option, _ in ranked(chosen, with_fixed_tiles(chosen, settled)[0], known):
         way = (option.scheduler if option.cuts_tiles else option.mode) or ""
         tiles = f"{way} {option.tile}"
-        if taken[way] < SHARES.get(way, 0.1) * most and taken[tiles] < OF_ONE_TILE:
+        if taken[way] < SHARES.get(way, 0.1) * most and taken[tiles] < MAX_PER_TILE:
             schedule, findings = completed(chosen, option, known)
             if not findings:
                 taken.update((way, tiles))
                 best.append(schedule)
     leaders = list(dict.fromkeys(best))[:LEADERS]
     sides = {loop_variable(name) for name, axis in axes_of(chosen).items() if axis.role}
-    near = [*_decoded_elsewhere(posed, given, sizes)]
-    near += [n for leader in leaders for n in _neighbours(posed, given, leader, sides, sizes)]
-    yield from _in_turn(list(dict.fromkeys(best)), near)
+    near = [*_transformed_in_smem(posed, given, sizes)]
+    near += [n for leader in leaders for n in _adjacent(posed, given, leader, sides, sizes)]
+    yield from _interleaved(list(dict.fromkeys(best)), near)
 
 
-def _decoded_elsewhere(kernel: Kernel, given: Schedule, sizes: Sizes) -> Iterator[Schedule]:
+def _transformed_in_smem(kernel: Kernel, given: Schedule, sizes: Sizes) -> Iterator[Schedule]:
     """The cost model's best with all transformed operands in SMEM, where the user left that open
     and an operand is transformed.
     """
@@ -88,11 +88,11 @@ def _decoded_elsewhere(kernel: Kernel, given: Schedule, sizes: Sizes) -> Iterato
     known = at_least_one(sizes)
     options = ranked(chosen, with_fixed_tiles(chosen, settled)[0], known)
     whole = (completed(chosen, option, known) for option, _ in options)
-    yield from islice((schedule for schedule, findings in whole if not findings), ELSEWHERE)
+    yield from islice((schedule for schedule, findings in whole if not findings), MAX_IN_SMEM)
 
 
-def _in_turn(best: list[Schedule], near: list[Schedule]) -> Iterator[Schedule]:
-    """The leaders, then one of each list after the other."""
+def _interleaved(best: list[Schedule], near: list[Schedule]) -> Iterator[Schedule]:
+    """Yield the leaders, then alternate between the lists."""
     yield from best[:LEADERS]
     rest = best[LEADERS:]
     for i in range(max(len(rest), len(near))):
@@ -100,11 +100,11 @@ def _in_turn(best: list[Schedule], near: list[Schedule]) -> Iterator[Schedule]:
         yield from near[i : i + 1]
 
 
-def _neighbours(
+def _adjacent(
     kernel: Kernel, given: Schedule, leader: Schedule, sides: Set[str], sizes: Sizes
 ) -> Iterator[Schedule]:
-    """Vary stages and tile widths. `sides`: loop variables of the result. The user's values stay;
-    with another width the compiler chooses stages anew.
+    """Vary stages and tile widths. `sides`: loop variables of the result. Given values stay; for
+    another width the compiler chooses the stages.
     """
     tile = dict(leader.tile or {})
     open_ = dataclasses.replace(leader, stages=given.stages, registers=given.registers)

@@ -1,6 +1,4 @@
-"""Each measurement is a row of the user's database at once, so that a run that was broken off goes
-on where it was.
-"""
+"""Log each measurement in the user's database at once, so that an interrupted run can resume."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ CLOSE = 1.05
 """Schedules that an earlier run measured slower than this ratio are not measured again."""
 
 
-class Keeping:
+class MeasurementLog:
     """`about`: the measuring process's report on its GPU. Errors of the disk become notes."""
 
     def __init__(self, name: str, key: Key, dims: Mapping[str, int], about: dict[str, Any]) -> None:

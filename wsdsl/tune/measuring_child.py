@@ -1,6 +1,6 @@
-"""The process that measures: `python -m wsdsl.tune.measuring_child`. It reads which `Card` to make,
-of what, and then one question after the other from its input; a kernel that hangs costs this
-process alone.
+"""`python -m wsdsl.tune.measuring_child`: the process that measures. It reads the class of a
+`MeasuredDevice` and a call description, then requests. A kernel that hangs blocks this process
+only.
 """
 
 from __future__ import annotations

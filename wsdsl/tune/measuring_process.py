@@ -11,35 +11,35 @@ from typing import Any, TypeVar
 
 from wsdsl.child_process import ChildProcess
 from wsdsl.diagnostics import LaunchError
-from wsdsl.tune.call_description import Spec
+from wsdsl.tune.call_description import CallDescription
 
 T = TypeVar("T")
 LIMIT_SECONDS = 20.0
-CUDA = "wsdsl.tune.cuda_card:CudaCard"
+CUDA = "wsdsl.tune.cuda_device:CudaDevice"
 
 
-class Arena:
-    """Schedules by name. One that hangs or ends the process fails, and is reported to `failed`; the
-    others enter a new process.
+class MeasuringProcess:
+    """Schedules by name. A schedule that hangs or ends the process fails, and is reported to
+    `failed`; the other schedules enter a new process.
     """
 
     def __init__(
         self,
-        spec: Spec,
+        spec: CallDescription,
         failed: Callable[[str, str], None],
         card: str = CUDA,
         limit: float = LIMIT_SECONDS,
     ) -> None:
         self._spec, self._failed, self._card, self._limit = spec, failed, card, limit
         self._entered: dict[str, bytes] = {}
-        self._process = Watched(card, spec, limit)
+        self._process = WatchedProcess(card, spec, limit)
 
     @property
     def about(self) -> dict[str, Any]:
         return self._process.about
 
     def enter(self, name: str, kept: bytes) -> bool:
-        """Whether it runs, and its result is right."""
+        """Add a compiled schedule; return whether it runs with a correct result."""
         fault = self._of_one(name, lambda: self._process.ask("add", name, kept))
         if fault is None:
             return False
@@ -59,12 +59,12 @@ class Arena:
         gone = [name for name in names if self._entered.pop(name, None) is not None]
         try:
             self._process.ask("drop", gone)
-        except (LostError, FaultError):
+        except (ProcessLostError, FaultError):
             self._process.close()
             self._restart()
 
     def bursts(self, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
-        """Of those that do not fail meanwhile."""
+        """Return the times of schedules that do not fail."""
         return self._of_all("bursts", names, rounds)
 
     def sustained(self, names: Sequence[str], seconds: float) -> dict[str, float]:
@@ -78,20 +78,20 @@ class Arena:
             left = [name for name in names if name in self._entered]
             try:
                 return self._process.ask(what, left, length)
-            except LostError as error:
-                self._fail(error.doing if error.doing in left else left[-1], str(error))
+            except ProcessLostError as error:
+                self._fail(error.progress if error.progress in left else left[-1], str(error))
                 self._restart()
             except FaultError as error:
-                # Which of them it was is not known: an error of CUDA may be an earlier one's.
+                # The schedule is unknown: CUDA may report the error of an earlier launch.
                 self._fail(left[-1], str(error))
                 self._process.close()
                 self._restart()
 
     def _of_one(self, name: str, work: Callable[[], str]) -> str | None:
-        """None where it failed."""
+        """Run a request about one schedule; None if it failed."""
         try:
             return work()
-        except LostError as error:
+        except ProcessLostError as error:
             why = str(error)
         except FaultError as error:
             # The state of the CUDA context is unknown.
@@ -111,7 +111,7 @@ class Arena:
 
     def _restart(self) -> None:
         entered, self._entered = self._entered, {}
-        self._process = Watched(self._card, self._spec, self._limit)
+        self._process = WatchedProcess(self._card, self._spec, self._limit)
         for name, kept in entered.items():
             self.enter(name, kept)
 
@@ -119,32 +119,32 @@ class Arena:
 # The process that measures, under a watchdog.
 ENDED = "the measuring process has ended"
 START_SECONDS = 60.0
-"""Until it has a GPU, and memory on it."""
+"""Limit for the initialization of the GPU and its memory."""
 
 
-class LostError(Exception):
+class ProcessLostError(Exception):
     """The process has ended; `doing` is its last report."""
 
-    def __init__(self, doing: str, why: str) -> None:
+    def __init__(self, progress: str, why: str) -> None:
         super().__init__(why)
-        self.doing = doing
+        self.progress = progress
 
 
 class FaultError(Exception):
     """A request failed, and the process continues."""
 
 
-class Watched(ChildProcess):
-    """One process; `limit`: seconds without a sign of life."""
+class WatchedProcess(ChildProcess):
+    """One process; `limit`: seconds without a report."""
 
-    def __init__(self, card: str, spec: Spec, limit: float) -> None:
+    def __init__(self, card: str, spec: CallDescription, limit: float) -> None:
         super().__init__("wsdsl.tune.measuring_child")
         self._told: queue.Queue[tuple[str, Any]] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
         self._limit = START_SECONDS
         try:
             self.about: dict[str, Any] = self.ask("make", card, spec)
-        except (LostError, FaultError) as error:
+        except (ProcessLostError, FaultError) as error:
             self.close()
             told = str(error).removeprefix("LaunchError: ")
             raise LaunchError(f"WS1034 schedules cannot be measured: {told}") from None
@@ -155,24 +155,24 @@ class Watched(ChildProcess):
             self.send((what, given))
         except OSError:
             raise self._lost("", ENDED) from None
-        doing = ""
+        progress = ""
         while True:
             try:
                 kind, value = self._told.get(timeout=self._limit)
             except queue.Empty:
-                raise self._lost(doing, f"the GPU hung for {self._limit:.0f} s") from None
+                raise self._lost(progress, f"the GPU hung for {self._limit:.0f} s") from None
             if kind == "doing":
-                doing = value
+                progress = value
             elif kind == "done":
                 return value
             elif kind == "raised":
                 raise FaultError(value)
             else:
-                raise self._lost(doing, ENDED)
+                raise self._lost(progress, ENDED)
 
-    def _lost(self, doing: str, why: str) -> LostError:
+    def _lost(self, progress: str, why: str) -> ProcessLostError:
         code = self.end()
-        return LostError(doing, f"{why} (exit status {code})" if why == ENDED else why)
+        return ProcessLostError(progress, f"{why} (exit status {code})" if why == ENDED else why)
 
     def _read(self) -> None:
         with suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):

@@ -1,5 +1,5 @@
-"""Memory on the GPU for a call's tensors: as many sets as exceed its L2, each laid out as the
-caller's arrays are.
+"""GPU memory for a call's tensors, in the layout of the caller's arrays: several sets, which exceed
+L2 in total.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 ALIGN = 256
 MAX_SETS = 16
 RANDOM_BYTES = 16 << 20
-"""Random numbers that are made; larger tensors have them again and again."""
+"""Size of the random data; larger tensors repeat it."""
 POISON = 0xFF
-"""Each byte of what is only written: NaN of every type of floats."""
+"""Each byte of tensors that are only written: NaN of every floating-point type."""
 SAMPLES, SAMPLE_BYTES = 64, 1 << 19
-"""Parts of a tensor whose result is compared at first."""
+"""Parts of a tensor that the first comparison reads."""
 
 
-class Held:
+class DeviceTensor:
     """A tensor of one set."""
 
     def __init__(self, argument: Argument, device: int) -> None:
@@ -41,7 +41,7 @@ class Held:
         self.view = replace(unplaced, pointer=self.low + ((1 << 40) - low))
 
     def fill(self, random: tuple[int, int], seed: int) -> None:
-        """`random`: the address and bytes of numbers of its type."""
+        """Initialize the tensor; `random`: address and size of random numbers of its type."""
         a = self.argument
         if a.data is not None:
             driver.call("cuMemcpyHtoD", self.low, a.data, len(a.data))
@@ -104,12 +104,14 @@ def random_numbers(dtype_name: str) -> tuple[int, int]:
     return pointer, made.nbytes
 
 
-def make_sets(arguments: tuple[Argument, ...], device: int, l2_bytes: int) -> list[list[Held]]:
+def make_sets(
+    arguments: tuple[Argument, ...], device: int, l2_bytes: int
+) -> list[list[DeviceTensor]]:
     """LaunchError where the GPU has no room."""
     random = {a.dtype: random_numbers(a.dtype) for a in arguments if a.is_read}
 
-    def made(seed: int) -> list[Held]:
-        own = [Held(a, device) for a in arguments]
+    def made(seed: int) -> list[DeviceTensor]:
+        own = [DeviceTensor(a, device) for a in arguments]
         for i, held in enumerate(own):
             held.fill(random.get(held.argument.dtype, (0, 0)), seed * len(own) + i)
         return own
@@ -135,7 +137,7 @@ def _numbers(raw: Any, dtype: DType) -> Any:
 
 
 def fault(name: str, held: Any, exact: Any, dtype_name: str, tolerance: float) -> str:
-    """How two results of one tensor (bytes) differ, or ""."""
+    """Return the difference of two results of one tensor (bytes), or ""."""
     import numpy as np
 
     dtype = DTYPES[dtype_name]

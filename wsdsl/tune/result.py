@@ -12,7 +12,7 @@ from wsdsl.report.figure import require_matplotlib
 from wsdsl.schedule import Schedule
 
 MOST_TICKS = 10
-"""Below a panel."""
+"""Maximum number of ticks per panel."""
 
 
 @dataclass
@@ -32,11 +32,11 @@ class Trial:
     failure: str = ""
     is_incumbent: bool = False
     is_old: bool = False
-    """Measured by an earlier run, and left at that."""
+    """Measured by an earlier run only."""
 
     @property
     def both(self) -> float:
-        """The ratio of both contests, as far as they were held."""
+        """Geometric mean of the ratios of bursts and of sustained runs, if measured."""
         return self.ratio * math.sqrt((self.sustained_ratio or self.ratio) / (self.ratio or 1.0))
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Trial:
 
 @dataclass
 class Tuned:
-    """`print` shows a table. `winner` is None where nothing beats what is chosen today."""
+    """The result of `tune`; `print` shows a table. `winner`: None if no candidate is faster."""
 
     name: str
     sizes: dict[str, int]
@@ -99,8 +99,8 @@ class Tuned:
 
 
 def axes(tuned: Tuned) -> dict[str, list[tuple[int, float]]]:
-    """For a plot: over depth and the width of each tile, (value, microseconds) of each trial. Times
-    are those of the incumbent by the ratio to it: clocks differ from round to round.
+    """Return (value, microseconds) of each trial by stages and by the width of each tile, for a
+    plot. Times are ratios times the incumbent's time, since clocks differ between rounds.
     """
     found: dict[str, list[tuple[int, float]]] = {}
     for trial in tuned.measured:
@@ -134,7 +134,6 @@ def _plot(tuned: Tuned, path: Path) -> Path:
             at = _value(winner, name)
             kept = dict(color="C2", markersize=13, label="new tuning-cache entry")
             place.plot([at], [winner.ratio * today], "*", **kept)
-        # Those that were measured, as far as there is room for them.
         place.set_xticks(values[:: -(-len(values) // MOST_TICKS)])
         place.set_xlabel("pipeline stages" if name == "stages" else f"{name}, elements")
         place.grid(axis="y", alpha=0.3)
@@ -151,7 +150,7 @@ def _plot(tuned: Tuned, path: Path) -> Path:
 
 
 def _value(trial: Trial, panel: str) -> int | None:
-    """Of a trial, along the panel's axis."""
+    """Return a trial's value on the panel's axis."""
     if panel == "stages":
         return trial.schedule.stages
     return (trial.schedule.tile or {})[panel.removeprefix("tile.")]

@@ -8,29 +8,34 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
-from wsdsl.tune.measuring_process import Arena
+from wsdsl.tune.measuring_process import MeasuringProcess
 from wsdsl.tune.result import Trial
 
 FIRST_ROUNDS, LAST_ROUNDS = 3, 24
 SECOND = 8
-"""How many are measured for longer."""
+"""Number of schedules in the second round."""
 FINALISTS = 4
 """Several, since a schedule may win short bursts and draw too much power."""
 NOISE = 0.003
 """Relative difference of two measurements of one kernel in one run."""
 SUSTAINED_SECONDS = 6.0
 
-Heard = Callable[[Trial], None]
+OnTrial = Callable[[Trial], None]
 """Called after each measurement."""
 
 
-class Race:
-    """`now` returns the time in seconds; the race ends at `until`."""
+class SuccessiveHalving:
+    """A tournament of schedules. `now` returns the time in seconds; measurements end at `until`."""
 
     def __init__(
-        self, arena: Arena, incumbent: Trial, heard: Heard, now: Callable[[], float], until: float
+        self,
+        process: MeasuringProcess,
+        incumbent: Trial,
+        on_trial: OnTrial,
+        now: Callable[[], float],
+        until: float,
     ) -> None:
-        self._arena, self._heard, self._now, self.until = arena, heard, now, until
+        self._process, self._on_trial, self._now, self.until = process, on_trial, now, until
         self.incumbent = incumbent
         self.begin = now()
 
@@ -43,12 +48,12 @@ class Race:
         return self._now() < self.until - self.reserve
 
     def try_out(self, trial: Trial, kept: bytes) -> None:
-        """Measure briefly. The arena reports a failure to its `failed`."""
-        if self._arena.enter(name_of(trial), kept):
+        """Measure a candidate briefly. The process reports a failure to its `failed`."""
+        if self._process.enter(name_of(trial), kept):
             self._measure([trial], FIRST_ROUNDS)
 
     def finish(self, trials: Sequence[Trial]) -> Trial | None:
-        """The winner of those that are tried out."""
+        """Return the winner of the candidates, or None."""
         alive = best_of(trials, SECOND)
         self._leave(trials, alive)
         rounds = 2 * FIRST_ROUNDS
@@ -61,7 +66,7 @@ class Race:
         self._run_long(alive)
         for trial in sorted(alive, key=lambda t: t.both):
             good = trial.sustained and trial.sustained_ratio <= 1 + NOISE and not trial.failure
-            if good and self._arena.check(name_of(trial)):
+            if good and self._process.check(name_of(trial)):
                 return trial
         return None
 
@@ -69,7 +74,7 @@ class Race:
         if not trials:
             return
         names = [name_of(self.incumbent), *map(name_of, trials)]
-        times = self._arena.bursts(names, rounds)
+        times = self._process.bursts(names, rounds)
         base = times[names[0]]
         for trial in (self.incumbent, *trials):
             if (own := times.get(name_of(trial))) is not None:
@@ -77,22 +82,22 @@ class Race:
                 trial.bursts, trial.ratio = statistics.median(own), statistics.median(ratios)
                 trial.spread, trial.samples = spread_of(own), len(own)
                 trial.error = spread_of(ratios) * trial.ratio * 1.86 / math.sqrt(len(ratios))
-                self._heard(trial)
+                self._on_trial(trial)
 
     def _run_long(self, trials: Sequence[Trial]) -> None:
         if not trials:
             return
         names = [name_of(self.incumbent), *map(name_of, trials)]
         share = min(1.0, max(0.02, self.reserve / 16.0))
-        times = self._arena.sustained(names, SUSTAINED_SECONDS * share * len(names) / 3)
+        times = self._process.sustained(names, SUSTAINED_SECONDS * share * len(names) / 3)
         for trial in (self.incumbent, *trials):
             if (own := times.get(name_of(trial))) is not None:
                 trial.sustained, trial.sustained_ratio = own, own / times[names[0]]
-                self._heard(trial)
+                self._on_trial(trial)
 
     def _leave(self, trials: Sequence[Trial], alive: Sequence[Trial]) -> None:
         kept = {id(t) for t in alive}
-        self._arena.leave([name_of(t) for t in trials if id(t) not in kept])
+        self._process.leave([name_of(t) for t in trials if id(t) not in kept])
 
 
 def name_of(trial: Trial) -> str:
@@ -105,12 +110,12 @@ def best_of(trials: Sequence[Trial], most: int) -> list[Trial]:
 
 
 def beats(ratio: float, error: float) -> bool:
-    """Outside the noise; `error`: the standard error of the ratio's median."""
+    """Check whether a ratio is faster beyond noise; `error`: standard error of its median."""
     return ratio < 1 - max(NOISE, 2 * error)
 
 
 def spread_of(times: Sequence[float]) -> float:
-    """Half of what the middle half covers, as a part of the median."""
+    """Return half of the interquartile range, relative to the median."""
     held = sorted(times)
     low, high = held[len(held) // 4], held[-1 - len(held) // 4]
     return (high - low) / 2 / statistics.median(held)

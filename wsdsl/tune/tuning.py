@@ -25,14 +25,14 @@ from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.arrays.views import ArrayView, byte_range
 from wsdsl.runtime.device import context_for, current
 from wsdsl.schedule import Schedule
-from wsdsl.tune import measuring_process as arenas
-from wsdsl.tune.call_description import Argument, Spec
-from wsdsl.tune.candidates import USUAL, candidates
-from wsdsl.tune.measurement_log import Keeping
-from wsdsl.tune.measuring_process import Arena
+from wsdsl.tune import measuring_process as measuring_process
+from wsdsl.tune.call_description import Argument, CallDescription
+from wsdsl.tune.candidates import DEFAULT_COUNT, candidates
+from wsdsl.tune.measurement_log import MeasurementLog
+from wsdsl.tune.measuring_process import MeasuringProcess
 from wsdsl.tune.memory import ALIGN
 from wsdsl.tune.result import Trial, Tuned
-from wsdsl.tune.successive_halving import Race, name_of
+from wsdsl.tune.successive_halving import SuccessiveHalving, name_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -41,23 +41,21 @@ MOST_PROCESSES = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Means:
-    """How it is done: other processes measure and compile, so that neither costs more than itself
-    when it crashes or hangs.
-    """
+class TuningSetup:
+    """Child processes that measure and compile, which may crash or hang, and their time limits."""
 
-    card: str = arenas.CUDA
-    limit: float = arenas.LIMIT_SECONDS
+    card: str = measuring_process.CUDA
+    limit: float = measuring_process.LIMIT_SECONDS
     start: Callable[[], Process] | None = None
     compile_limit: float = 60.0
 
 
-USUAL_MEANS = Means()
+DEFAULT_SETUP = TuningSetup()
 
 
 @dataclasses.dataclass(frozen=True)
-class Question:
-    """A kernel and a call of it; `today`: the artifact that such calls run now; `key`: the cache
+class TuningTask:
+    """A kernel and a call of it; `today`: the artifact that the call runs now; `key`: the cache
     key of the source.
     """
 
@@ -73,7 +71,7 @@ class Question:
 
 
 def tune(
-    question: Question,
+    task: TuningTask,
     compile_job: CompileJob,
     *,
     seconds: float = 60.0,
@@ -81,68 +79,68 @@ def tune(
     progress: bool = True,
     plot: str | Path | None = None,
     executor: Executor | None = None,
-    means: Means = USUAL_MEANS,
+    setup: TuningSetup = DEFAULT_SETUP,
 ) -> Tuned:
     """`candidates`: schedules, or their number. LaunchError without a GPU."""
     begin = time.monotonic()
     if plot is not None:
         require_matplotlib()
-    trials = [Trial(s) for s in _schedules(question, candidates)]
-    incumbent = Trial(question.today.schedule, is_incumbent=True)
+    trials = [Trial(s) for s in _schedules(task, candidates)]
+    incumbent = Trial(task.today.schedule, is_incumbent=True)
     trials = [t for t in trials if t.schedule != incumbent.schedule]
     by_name = {name_of(t): t for t in (incumbent, *trials)}
 
     def failed(name: str, why: str) -> None:
         by_name[name].failure = why
-        keeping.write(by_name[name])
+        log.write(by_name[name])
 
-    spec = spec_of(question.text, question.call, question.declaration.access)
-    arena = Arena(spec, failed, means.card, means.limit)
-    q, dims = question, dict(question.call.dims)
+    spec = spec_of(task.text, task.call, task.declaration.access)
+    process = MeasuringProcess(spec, failed, setup.card, setup.limit)
+    q, dims = task, dict(task.call.dims)
     asked = Asked(q.given, tuple(dims.items()), q.unaligned, q.padded)
     key = key_of(q.declaration, asked)
-    keeping = Keeping(question.name, key, dims, arena.about)
+    log = MeasurementLog(task.name, key, dims, process.about)
     try:
-        race = Race(arena, incumbent, keeping.write, time.monotonic, begin + seconds)
-        arena.enter(name_of(incumbent), _kept(question))
-        left = [t for t in trials if not keeping.recall(t, incumbent)]
-        bar = Bar(f"tune {question.name}", len(left)) if progress else None
+        halving = SuccessiveHalving(process, incumbent, log.write, time.monotonic, begin + seconds)
+        process.enter(name_of(incumbent), _serialized(task))
+        left = [t for t in trials if not log.recall(t, incumbent)]
+        bar = Bar(f"tune {task.name}", len(left)) if progress else None
         try:
-            _try_out(question, compile_job, race, left, means, bar, executor)
-            winner = race.finish(trials)
+            _try_out(task, compile_job, halving, left, setup, bar, executor)
+            winner = halving.finish(trials)
         finally:
             if bar:
                 bar.close()
     finally:
-        arena.close()
+        process.close()
     if winner is not None:
-        keeping.choose(winner)
+        log.choose(winner)
     tuned = Tuned(
-        question.name,
+        task.name,
         dims,
-        arena.about["device"],
+        process.about["device"],
         incumbent,
         [incumbent, *trials],
         winner,
         time.monotonic() - begin,
         sum(not t.samples and not t.failure for t in trials),
-        keeping.notes,
+        log.notes,
     )
     if plot is not None:
         tuned.plot(plot)
     return tuned
 
 
-def _schedules(question: Question, asked: Sequence[Schedule] | int | None) -> list[Schedule]:
-    """Whole ones. ScheduleError for one that does not fit the kernel, or what is given."""
+def _schedules(task: TuningTask, asked: Sequence[Schedule] | int | None) -> list[Schedule]:
+    """Return complete schedules. ScheduleError if one is illegal, or contradicts the given one."""
     from wsdsl.ir.parser import parse_kernel
     from wsdsl.lowering.pipeline import scheduled_tile
 
-    q, tile = question, parse_kernel(question.text)
+    q, tile = task, parse_kernel(task.text)
     static = tuple((d, q.call.dims[d]) for d in q.declaration.exact_dims)
     tile = dataclasses.replace(tile, sizes=static, unaligned=q.unaligned, padded=q.padded)
     if asked is None or isinstance(asked, int):
-        return candidates(tile, q.given, q.call.dims, USUAL if asked is None else asked)
+        return candidates(tile, q.given, q.call.dims, DEFAULT_COUNT if asked is None else asked)
     found: dict[Schedule, None] = {}
     for schedule in asked:
         whole = scheduled_tile(dataclasses.replace(tile, schedule=schedule), q.call.dims).schedule
@@ -154,39 +152,39 @@ def _schedules(question: Question, asked: Sequence[Schedule] | int | None) -> li
     return list(found)
 
 
-def _kept(question: Question) -> bytes:
-    held = Choice(question.today.schedule), question.today
-    return to_bytes(Entry(question.text, "", held))
+def _serialized(task: TuningTask) -> bytes:
+    held = Choice(task.today.schedule), task.today
+    return to_bytes(Entry(task.text, "", held))
 
 
 def _try_out(
-    question: Question,
+    task: TuningTask,
     compile_job: CompileJob,
-    race: Race,
+    halving: SuccessiveHalving,
     trials: Sequence[Trial],
-    means: Means,
+    setup: TuningSetup,
     bar: Bar | None,
     executor: Executor | None,
 ) -> None:
-    q, sizes = question, tuple(sorted(question.call.dims.items()))
+    q, sizes = task, tuple(sorted(task.call.dims.items()))
     by_schedule = {t.schedule: t for t in trials}
     jobs = [Job(q.text, q.key, t.schedule, sizes, q.unaligned, q.padded, True) for t in trials]
     processes = min(MOST_PROCESSES, num_cpus())
-    limits = processes, race.has_time, means.compile_limit
-    ready = compiled(jobs, compile_job, *limits, means.start, executor)
+    limits = processes, halving.has_time, setup.compile_limit
+    ready = compiled(jobs, compile_job, *limits, setup.start, executor)
     for job, made in ready:
         assert job.schedule is not None
         trial = by_schedule[job.schedule]
         fault = _fault(trial, q.text, made)
         if fault:
             trial.failure = fault
-        elif race.has_time():
+        elif halving.has_time():
             assert isinstance(made, Built)
-            race.try_out(trial, made.entry)
+            halving.try_out(trial, made.entry)
         if bar:
             best = min((t.ratio for t in trials if t.samples and not t.failure), default=1.0)
             bar.step(f"fastest {100 * (best - 1):+.1f} % versus the current schedule")
-        if not race.has_time():
+        if not halving.has_time():
             break
     ready.close()
 
@@ -203,22 +201,22 @@ def _fault(trial: Trial, text: str, made: Built | Failed) -> str:
 MAX_DATA_BYTES = 256 << 20
 
 
-def spec_of(text: str, call: Call, access: Access) -> Spec:
-    """Integers of 16 bits and more that are only read may be indices and bounds, which say how much
-    work there is: they are copied, if they are there. Nothing else of the arrays is looked at.
+def spec_of(text: str, call: Call, access: Access) -> CallDescription:
+    """Describe a call. Integers of 16 bits and more that are only read may be indices and bounds,
+    which determine the work: their contents are copied, and no others.
     """
     arguments: list[Argument] = []
     for name, view in call.views.items():
         is_read, is_written = name not in access.only_written, name in access.writes
         is_index = view.dtype.kind in ("int", "uint") and view.dtype.bits >= 16
-        data = _held(view) if is_index and is_read and not is_written else None
+        data = _index_data(view) if is_index and is_read and not is_written else None
         layout = view.dtype.name, view.shape, view.strides, view.pointer % ALIGN
         arguments.append(Argument(name, *layout, is_read, is_written, data, view.packed))
     index = next((v.device_index for v in call.views.values() if v.on_gpu), 0)
-    return Spec(text, tuple(arguments), dict(call.scalars), dict(call.dims), index)
+    return CallDescription(text, tuple(arguments), dict(call.scalars), dict(call.dims), index)
 
 
-def _held(view: ArrayView) -> bytes | None:
+def _index_data(view: ArrayView) -> bytes | None:
     low, high = byte_range(view)
     if not view.pointer or high - low > MAX_DATA_BYTES:
         return None

@@ -153,12 +153,12 @@ class Product:
         Returns `out`.
         """
         given = with_constants(as_schedule(schedule), self.constant)
-        if self.kernel.records(self.call, given, stream, exact=exact):
+        if self.kernel.record_call(self.call, given, stream, exact=exact):
             return self.out
         if on_miss is None or on_miss == "wait":
             self._compiled(schedule, exact=exact).run(self.call, stream, start)
             return self.out
-        found, settled = self.kernel.serving(self.call, given, exact=exact, on_miss=on_miss)
+        found, settled = self.kernel.dispatch(self.call, given, exact=exact, on_miss=on_miss)
         found.run(self.call, stream, start if settled else None)
         return self.out
 

@@ -17,9 +17,9 @@ from wsdsl.runtime import driver
 from wsdsl.runtime.arrays.alignment import contiguous
 from wsdsl.runtime.arrays.interop import describe, numpy_dtype
 from wsdsl.runtime.arrays.views import ArrayView
-from wsdsl.tune import cuda_card, memory
+from wsdsl.tune import cuda_device, memory
 from wsdsl.tune.call_description import Argument
-from wsdsl.tune.tuning import _held, spec_of
+from wsdsl.tune.tuning import _index_data, spec_of
 
 SIZES = dict(M=64, N=64, K=128)
 L2_BYTES = 50_000
@@ -141,19 +141,19 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Any:
     device = SimpleNamespace(name="NVIDIA H200", arch="sm_90a", num_sms=132)
     monkeypatch.setattr(driver, "call", host.call)
     monkeypatch.setattr(driver, "api", host.api)
-    monkeypatch.setattr(cuda_card, "context_for", lambda _: SimpleNamespace(device=device))
+    monkeypatch.setattr(cuda_device, "context_for", lambda _: SimpleNamespace(device=device))
     monkeypatch.setattr(memory, "RANDOM_BYTES", 4096)
     call = contiguous(gemm.params, gemm.access, SIZES)
     spec = spec_of(str(gemm.tile_ir), call, gemm.access)
     with config.override(ptxas="off"):
         made = gemm.compile(**SIZES)
-    found = cuda_card.CudaCard(spec)
+    found = cuda_device.CudaDevice(spec)
     kept = to_bytes(Entry(spec.text, "", (Choice(made.schedule), made.artifact)))
     launchers: list[Launcher] = []
 
     def add(name: str, error: float = 0.0) -> str:
         launchers.append(Launcher(host, error))
-        monkeypatch.setattr(cuda_card, "launcher_of", lambda _: launchers[-1])
+        monkeypatch.setattr(cuda_device, "launcher_of", lambda _: launchers[-1])
         return found.add(name, kept, lambda _: None)
 
     return SimpleNamespace(card=found, add=add, launchers=launchers, host=host)
@@ -188,13 +188,13 @@ def test_results_are_compared_with_the_first(card: Any, error: float, fault: str
 
 def test_tensors_lie_like_the_callers(card: Any) -> None:
     strided = Argument("X", "bf16", (8, 6), (20, 1), 34, True, False)
-    held = memory.Held(strided, 0)
+    held = memory.DeviceTensor(strided, 0)
     assert held.view.pointer % 256 == 34 and held.bytes == (7 * 20 + 5 + 1) * 2
     held.fill(memory.random_numbers("bf16"), 3)
     values = array(held.view).astype(np.float32)
     assert np.isfinite(values).all() and 0.5 < values.std() < 1.5
     indices = Argument("I", "i32", (4,), (1,), 0, True, False, np.arange(4, dtype="i4").tobytes())
-    held = memory.Held(indices, 0)
+    held = memory.DeviceTensor(indices, 0)
     held.fill((0, 0), 0)
     assert array(held.view).tolist() == [0, 1, 2, 3]
 
@@ -209,4 +209,4 @@ def test_indices_are_copied_and_nothing_else() -> None:
     assert [(a.is_read, a.is_written) for a in spec.arguments] == [(True, False)] * 2 + [
         (False, True)
     ]
-    assert _held(describe(numbers[1:4])) == numbers[1:4].tobytes()
+    assert _index_data(describe(numbers[1:4])) == numbers[1:4].tobytes()

@@ -1,4 +1,4 @@
-"""The GPU, in the process that measures: runs of a few milliseconds of calls as a CUDA graph."""
+"""Measure calls on the GPU in bursts of a few milliseconds, as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from wsdsl.diagnostics import WsdslError
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import context_for
 from wsdsl.runtime.launcher import launcher_of
-from wsdsl.tune.call_description import Doing, Spec
+from wsdsl.tune.call_description import CallDescription, Progress
 from wsdsl.tune.memory import fault, make_sets
 
 BURST_SECONDS = 2.5e-3
 WARM_SECONDS = 0.2
-"""After a pause, until clock and power have settled."""
+"""Duration of a warm-up after a pause, until clock and power are stable."""
 PAUSE_SECONDS = 0.1
 TURNS = 4
-"""Of sustained runs."""
+"""Number of sustained runs per kernel."""
 TOLERANCE = {"f32": 2.0**-11, "tf32": 2.0**-11, "f16": 2.0**-9, "bf16": 2.0**-7}
 """‖a − b‖ / ‖b‖ of two results, by type: each may be as far from exact as `wsdsl run` allows."""
 NARROW_TOLERANCE = 2.0**-3
-"""Of fp8."""
+"""Tolerance of fp8."""
 
 
-class _Contestant:
+class _BurstGraph:
     """A CUDA graph of calls that alternate between all sets of arguments."""
 
     def __init__(self, calls: list[Any], stream: Any) -> None:
@@ -49,7 +49,7 @@ class _Contestant:
         captured = driver.call("cuStreamEndCapture", stream)
         self.graph = driver.call("cuGraphInstantiate", captured, 0)
         driver.call("cuGraphDestroy", captured)
-        # Keeps the arguments of the graph's calls alive.
+        # References the arguments of the graph's calls.
         self._calls = calls
         self.estimate = self._timed(self._replay)
 
@@ -76,10 +76,10 @@ class _Contestant:
         return float(driver.call("cuEventElapsedTime", start, stop)) / 1e3
 
 
-class CudaCard:
-    """`Card` of tune/call_description.py."""
+class CudaDevice:
+    """`MeasuredDevice` of tune/call_description.py."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: CallDescription) -> None:
         self._spec = spec
         self._context = context_for(spec.index)
         attribute = driver.api().CUdevice_attribute
@@ -96,23 +96,23 @@ class CudaCard:
         self._exact: dict[bool, dict[str, Any]] = {}
         self._first: list[Any] = []
         self._single: dict[str, Any] = {}
-        self._contestants: dict[str, _Contestant] = {}
+        self._graphs: dict[str, _BurstGraph] = {}
         self._idle_since = 0.0
 
     def about(self) -> dict[str, Any]:
         own = {"memory_bytes": self._memory, "sets": len(self._sets)}
         return self._context.device.about() | own
 
-    def add(self, name: str, kept: bytes, doing: Doing) -> str:
-        doing(name)
+    def add(self, name: str, kept: bytes, progress: Progress) -> str:
+        progress(name)
         held: tuple[Choice, Artifact] = from_bytes(self._spec.text, kept).value
         try:
-            return self._added(name, held[1], doing)
+            return self._added(name, held[1], progress)
         except WsdslError as error:
-            driver.call("cuStreamSynchronize", self._stream)  # raises what the context has
+            driver.call("cuStreamSynchronize", self._stream)  # raises pending errors
             return error.findings[0].message
 
-    def _added(self, name: str, artifact: Artifact, doing: Doing) -> str:
+    def _added(self, name: str, artifact: Artifact, progress: Progress) -> str:
         launcher = launcher_of(artifact)
         calls: list[Any] = []
         for own in self._sets:
@@ -120,13 +120,13 @@ class CudaCard:
             given = views, self._spec.scalars, self._spec.dims, int(self._stream)
             calls.append(launcher.prepare(*given))
         self._single[name] = calls[0]
-        told = self.check(name, doing, whole=False)
+        told = self.check(name, progress, whole=False)
         if not told:
-            self._contestants[name] = _Contestant(calls, self._stream)
+            self._graphs[name] = _BurstGraph(calls, self._stream)
         return told
 
-    def check(self, name: str, doing: Doing, *, whole: bool = True) -> str:
-        doing(name)
+    def check(self, name: str, progress: Progress, *, whole: bool = True) -> str:
+        progress(name)
         if not self._first:
             self._first.append(self._single[name])
         if whole not in self._exact:
@@ -142,36 +142,40 @@ class CudaCard:
     def drop(self, names: Sequence[str]) -> None:
         for name in names:
             self._single.pop(name, None)
-            if (contestant := self._contestants.pop(name, None)) is not None:
-                contestant.close()
+            if (graph := self._graphs.pop(name, None)) is not None:
+                graph.close()
 
-    def bursts(self, names: Sequence[str], rounds: int, doing: Doing) -> dict[str, list[float]]:
+    def bursts(
+        self, names: Sequence[str], rounds: int, progress: Progress
+    ) -> dict[str, list[float]]:
         if time.monotonic() - self._idle_since > PAUSE_SECONDS:
-            doing(names[0])
-            self._contestants[names[0]].run(WARM_SECONDS)
+            progress(names[0])
+            self._graphs[names[0]].run(WARM_SECONDS)
         times: dict[str, list[float]] = {name: [] for name in names}
         for turn in range(rounds):
             order = list(names)
             random.Random(turn).shuffle(order)
             for name in order:
-                doing(name)
-                times[name].append(self._contestants[name].run(BURST_SECONDS))
+                progress(name)
+                times[name].append(self._graphs[name].run(BURST_SECONDS))
         self._idle_since = time.monotonic()
         return times
 
-    def sustained(self, names: Sequence[str], seconds: float, doing: Doing) -> dict[str, float]:
+    def sustained(
+        self, names: Sequence[str], seconds: float, progress: Progress
+    ) -> dict[str, float]:
         share = seconds / (len(names) * TURNS)
         times: dict[str, list[float]] = {name: [] for name in names}
         for _ in range(TURNS):
             for name in names:
-                doing(name)
-                self._contestants[name].run(0.4 * share)
-                times[name].append(self._contestants[name].run(0.6 * share))
+                progress(name)
+                self._graphs[name].run(0.4 * share)
+                times[name].append(self._graphs[name].run(0.6 * share))
         self._idle_since = time.monotonic()
         return {name: statistics.median(found) for name, found in times.items()}
 
     def _result(self, call: Any, *, whole: bool) -> dict[str, Any]:
-        """Of one run, on what was there before any."""
+        """Return the outputs of one run on the initial contents."""
         for held in self._written:
             if (before := self._before.get(held.argument.name)) is not None:
                 driver.call("cuMemcpyHtoD", held.low, before.ctypes.data, held.bytes)
