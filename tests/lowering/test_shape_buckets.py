@@ -15,6 +15,8 @@ from wsdsl import Schedule, ScheduleError
 from wsdsl.artifact.shape_bucket import is_round, row_range
 from wsdsl.lowering.shape_buckets import predicted_cycles
 from wsdsl.records.entry import Asked
+from wsdsl.lowering.stand_ins import predicted_cycles
+from wsdsl.records.entry import Request
 
 SOURCE = f"""{CASES["gemm"].text}
 @kernel
@@ -60,7 +62,7 @@ def test_widths_are_left_to_whoever_says_them() -> None:
     assert re.search(r"with tiles of \d+ along M: the fastest of 8", told)
 
 
-def serving(kernel: wsdsl.Kernel, given: Schedule | None = None, **sizes: int) -> Asked:
+def serving(kernel: wsdsl.Kernel, given: Schedule | None = None, **sizes: int) -> Request:
     return kernel._variants.bucket_request(given, sizes)
 
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 from wsdsl import Kernel, Schedule, bf16, dims, f32, kernel, tiles, zeros
-from wsdsl.records.entry import Asked, Row
+from wsdsl.records.entry import Request, Row
 from wsdsl.records.find_entry import key_of
 
 M, N, K = dims("M N K")
 SIZES = dict(M=1000, N=4096, K=4096)
-ASKED = Asked(None, tuple(SIZES.items()))
+ASKED = Request(None, tuple(SIZES.items()))
 USUAL = Schedule(
     tile=dict(m=128, n=128, k=64),
     stages=4,
@@ -49,7 +49,7 @@ def make_other() -> Kernel:
 
 def row(of: Kernel, given: Schedule | None = None, **changes: Any) -> Row:
     sizes = changes.pop("of_sizes", SIZES)
-    held: dict[str, Any] = key_of(of.declaration, Asked(given, tuple(sizes.items())))._asdict()
+    held: dict[str, Any] = key_of(of.declaration, Request(given, tuple(sizes.items())))._asdict()
     held |= dict(name=of.name, device="a card", memory_gib=141, emitter="e")
     held |= dict(schedule=repr(USUAL), bursts=31.25, sustained=33.0, spread=0.004, samples=20)
     held |= dict(date="2026-11-25 12:00:00", source="tune", chosen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from wsdsl import config
-from wsdsl.artifact.artifact import StandIns
+from wsdsl.artifact.artifact import Representatives
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.records import card
@@ -50,7 +50,7 @@ class Built:
     sizes: tuple[tuple[str, int], ...]
     entry: bytes
     shared: Schedule | None = None
-    representatives: StandIns | None = None
+    representatives: Representatives | None = None
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class Choice:
 
 
 @record
-class Refused:
+class Rejection:
     """Reason to reject the code of a schedule: registers of operands are `overwritten`, or a number
     of bytes are `spilled`.
     """
@@ -122,7 +122,7 @@ class Refused:
 
 
 @record
-class StandIns:
+class Representatives:
     """The kernels that serve a range of rows greater than `low`. Row counts up to `ends[i]`, and
     greater than the end before, are served by the kernel of index `served[i]`, which has one of the
     `schedules` and was chosen for one of the `sizes`. `longer`: their mean slowdown versus the best

@@ -27,10 +27,10 @@ KNOWN: dict[str, type[Any]] = {
     for kind in (
         artifact.Access, artifact.Artifact, artifact.Certificate, artifact.Choice,
         artifact.Declaration, signature.WorkspaceTensor, signature.MapArgument, artifact.Names,
-        signature.NarrowingArgument, signature.PointerArgument, artifact.Refused,
+        signature.NarrowingArgument, signature.PointerArgument, artifact.Rejection,
         artifact.Resources, signature.ScalarArgument, Schedule, signature.Signature,
-        signature.SizeArgument, artifact.StandIns, signature.StrideArgument, Tensor, Tile, Value,
-        artifact.Versions, dispatch_table.Variant, dispatch_table.Form, shape_bucket.Span,
+        signature.SizeArgument, artifact.Representatives, signature.StrideArgument, Tensor, Tile,
+        Value, artifact.Versions, dispatch_table.Variant, dispatch_table.Form, shape_bucket.Span,
     )
 }  # fmt: skip
 CLASS = "class"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def called(method: F) -> F:
-    """Gives it the kernel's arguments by position, whose names go before those of options."""
+    """Pass a kernel's arguments by position; their names precede those of options."""
     known = frozenset(getattr(method, "__kwdefaults__", None) or ())
 
     def arranged(named: dict[str, Any], self: Callee, *args: Any) -> tuple[Any, Any]:
@@ -52,7 +52,7 @@ def repeated(method: F, traced: bool = False) -> F:
         if not traced and "torch._dynamo" in sys.modules and followed():
             return method(self, *args, **named)
         result = repeater.run(partial(method, self, *args, **named), self.positional, args, named)
-        if type(self).__call__ is run and not traced:  # else it has more to do
+        if type(self).__call__ is run and not traced:
             repeater.answer(self)
         return result
 
@@ -80,7 +80,7 @@ def repeated_function(call: F) -> F:
 
 
 def repeated_with_weights(call: F) -> F:
-    """The same for a function of x and weights, whose `arrays` are arguments by name."""
+    """Have native code repeat known calls of a function of x and weights with `arrays`."""
     names = tuple(inspect.signature(call).parameters)[2:]
 
     @functools.wraps(call)
@@ -133,7 +133,7 @@ class Callee:
         return Recent()
 
     def _forget(self) -> None:
-        """Have the next calls resolved again."""
+        """Clear the cache of calls."""
         if (recent := vars(self).pop("_recent", None)) is not None:
             recent.repeater.forget()
 
@@ -144,9 +144,9 @@ class Callee:
         return in_order(self.name, self.params, self.access, args, named) if named else args
 
     def resolve(self, args: tuple[Any, ...]) -> Call:
-        """The arguments checked, with outputs for those left out. LaunchError if they do not fit.
+        """Check arguments and allocate missing outputs. LaunchError for illegal arguments.
 
-        An `ArrayView` is taken for the array that it describes.
+        An `ArrayView` represents the array that it describes.
         """
         from wsdsl.runtime.arguments import resolve
 

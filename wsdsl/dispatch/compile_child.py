@@ -42,16 +42,16 @@ def compile_job(job: Job) -> Built | Failed:
 def _build(job: Job) -> Built:
     variants, sizes = _variants(job.text, job.key, job.tile), dict(job.sizes)
     given = job.schedule, sizes, job.unaligned, job.padded
-    asked = (
+    request = (
         variants.request(*given, shared=job.shared)
         if job.exact
         else variants.bucket_request(*given)
     )
-    compiled = variants.build(asked)
+    compiled = variants.build(request)
     choice = Choice(compiled.source.schedule or Schedule(), compiled.notes)
     value: tuple[Choice, Artifact] = choice, compiled.artifact
-    shared = variants.representatives(*given) if asked.shared and not job.exact else None
-    return Built(asked.sizes, to_bytes(Entry(job.text, "", value)), asked.shared, shared)
+    shared = variants.representatives(*given) if request.shared and not job.exact else None
+    return Built(request.sizes, to_bytes(Entry(job.text, "", value)), request.shared, shared)
 
 
 @lru_cache(maxsize=64)

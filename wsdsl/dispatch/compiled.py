@@ -55,23 +55,23 @@ class Compiled(Executable):
         self._levels = self._lowered(chosen)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state with the source in place of the function that makes it, and without
-        the launcher and the check of the PTX: pickle cannot serialize these three.
+        """Return the state with the source in place of its function, and without the launcher and
+        the check of the PTX: pickle cannot serialize these three.
         """
-        held = vars(self) | {"source": self.source}
-        apart = "_make_source", "_ptx_check", "launcher"
-        return {n: x for n, x in held.items() if n not in apart}
+        state = vars(self) | {"source": self.source}
+        omitted = "_make_source", "_ptx_check", "launcher"
+        return {n: x for n, x in state.items() if n not in omitted}
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, make_source: Callable[[], ir.Kernel]) -> Compiled:
         """Return the compiled kernel of an artifact. Forms that the artifact lacks are computed on
         first use, from the kernel that `make_source` returns.
         """
-        made = object.__new__(cls)
-        made.name, made._sizes, made._key = artifact.name, None, None
-        made._make_source, made._rejected, made.notes = make_source, None, ()
-        made._take(artifact)
-        return made
+        compiled = object.__new__(cls)
+        compiled.name, compiled._sizes, compiled._key = artifact.name, None, None
+        compiled._make_source, compiled._rejected, compiled.notes = make_source, None, ()
+        compiled._take(artifact)
+        return compiled
 
     def _take(self, artifact: Artifact) -> None:
         """Copy the fields of an artifact, which are not computed again."""
@@ -179,14 +179,14 @@ class Compiled(Executable):
         """
         from wsdsl.artifact.artifact import Artifact
 
-        asked = config.PTXAS.get(), config.ALLOW_SPILLS.get()
-        if self._rejected and self._rejected[0] == asked:
+        options = config.PTXAS.get(), config.ALLOW_SPILLS.get()
+        if self._rejected and self._rejected[0] == options:
             raise self._rejected[1].with_traceback(None)
-        make = partial(self._make_artifact, *asked)
+        make = partial(self._make_artifact, *options)
         try:
             found = kept(artifact_key(self._key), Artifact, make)
         except CompileError as error:
-            self._rejected = asked, error
+            self._rejected = options, error
             raise
         self._take(found)
         return found

@@ -1,5 +1,5 @@
-"""Which compiled kernel runs a call: by the class of its sizes, the alignment of its arrays, and
-what is to become of calls for which nothing is compiled.
+"""Dispatch calls to compiled kernels by shape bucket and alignment of arrays, and calls without a
+compiled kernel by `on_miss`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from wsdsl.schedule import Schedule, as_schedule
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from wsdsl.artifact.artifact import Access, Declaration, StandIns
+    from wsdsl.artifact.artifact import Access, Declaration, Representatives
     from wsdsl.artifact.shape_bucket import ShapeBucket
     from wsdsl.dispatch.misses import Misses
     from wsdsl.dispatch.variants import Variants
     from wsdsl.ir import op as ir
-    from wsdsl.records.entry import Asked
+    from wsdsl.records.entry import Request
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.arrays.alignment import Alignment, Alignments
 
@@ -83,7 +83,7 @@ class Dispatcher(Callee):
         return self._schedule if schedule is None else as_schedule(schedule)
 
     exact: bool = False
-    """Whether calls are served by kernels that are chosen for their very sizes."""
+    """Whether calls run kernels whose schedule is chosen for their exact sizes."""
     on_miss: OnMiss = "wait"
     """Calls without a compiled kernel: "wait" for the compilation, or run the "nearest" one."""
     size_class = Renamed("shape_bucket")
@@ -127,8 +127,8 @@ class Dispatcher(Callee):
         alignment = self._alignment_of(schedule, sizes)
         if record := self._variants.request(schedule, sizes, *alignment).record:
             taken = agrees(record.whole, compiled.schedule)
-            told = f"{'chosen by' if taken else 'rejected schedule of'} a tuning-cache entry"
-            yield f"{told}: {record}"
+            how = "chosen by" if taken else "rejected schedule of"
+            yield f"{how} a tuning-cache entry: {record}"
 
     def _bucket_notes(
         self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
@@ -136,10 +136,10 @@ class Dispatcher(Callee):
         """Describe the kernel that serves calls of these sizes, if all are known."""
         if len(sizes) < len(self.dims) or self.exact:
             return
-        asked = self._request_for(schedule, sizes, exact=False)
-        alike = asked.schedule, sizes, asked.unaligned, asked.padded
-        held = self._variants.representatives(*alike) if asked.shared else None
-        own = self._variants.lowered(asked)
+        request = self._request_for(schedule, sizes, exact=False)
+        alike = request.schedule, sizes, request.unaligned, request.padded
+        held = self._variants.representatives(*alike) if request.shared else None
+        own = self._variants.lowered(request)
         yield f"shape bucket of calls: {self.shape_bucket(**sizes)}"
         if own.schedule != compiled.schedule:
             yield f"  whose schedule is {own.schedule!r}"
@@ -153,8 +153,8 @@ class Dispatcher(Callee):
         if held is not None:
             yield from self._range_notes(held, sizes)
 
-    def _range_notes(self, held: StandIns, sizes: Mapping[str, int]) -> Iterator[str]:
-        """Which classes share their kernel."""
+    def _range_notes(self, held: Representatives, sizes: Mapping[str, int]) -> Iterator[str]:
+        """Describe the buckets that share their kernel."""
         dim = self.declaration.rows
         low, high = held.low + 1, held.ends[-1]
         spans = ", ".join(f"{a} to {b}" for a, b in held.spans(held.of(sizes[dim])))
@@ -197,7 +197,7 @@ class Dispatcher(Callee):
         sizes: Mapping[str, int | Iterable[int]],
         processes: int | None = None,
         executor: Executor | None = None,
-    ) -> dict[tuple[Dispatcher, Asked], tuple[dict[ShapeBucket, None], Compiled]]:
+    ) -> dict[tuple[Dispatcher, Request], tuple[dict[ShapeBucket, None], Compiled]]:
         """Run `precompile`; return the compiled kernel of each request, and its shape buckets."""
         from wsdsl.ahead.jobs import Job
         from wsdsl.ahead.precompile import combinations, compile_all
@@ -205,22 +205,22 @@ class Dispatcher(Callee):
         from wsdsl.dispatch.compile_child import compile_job
 
         self._check_names(sizes)
-        asked = dict[tuple[Dispatcher, "Asked"], dict["ShapeBucket", None]]()
+        buckets = dict[tuple[Dispatcher, "Request"], dict["ShapeBucket", None]]()
         for given in combinations(self.name, self.dims, sizes):
             kernel, whole, own = self._select(schedule, given)
             request = kernel, kernel._request_for(whole, own, exact=self.exact)
             bucket = exact_bucket(own) if self.exact else kernel.shape_bucket(**own)
-            asked.setdefault(request, {})[bucket] = None
+            buckets.setdefault(request, {})[bucket] = None
         jobs = [
             Job(kernel._text, kernel._variants.key, *each[:4], exact=True, shared=each.shared)
-            for kernel, each in asked
+            for kernel, each in buckets
         ]
-        variants = [kernel._variants for kernel, _ in asked]
+        variants = [kernel._variants for kernel, _ in buckets]
         compile_all(
             f"precompile {self.name}", zip(variants, jobs), compile_job, processes, executor
         )
-        found = {request: request[0]._variants.find_built(request[1]) for request in asked}
-        return {key: (asked[key], made) for key, made in found.items() if made is not None}
+        found = {request: request[0]._variants.find_built(request[1]) for request in buckets}
+        return {key: (buckets[key], made) for key, made in found.items() if made is not None}
 
     def record_call(
         self, call: Call, schedule: Schedule | None, stream: Any, *, exact: bool | None
@@ -254,7 +254,7 @@ class Dispatcher(Callee):
     def _select(
         self, schedule: Schedule | None, sizes: Mapping[str, int]
     ) -> tuple[Dispatcher, Schedule | None, dict[str, int]]:
-        """Which kernel serves contiguous arrays of these sizes, and the sizes of its dimensions."""
+        """Return the kernel for contiguous arrays of these sizes, and the sizes of its dims."""
         raise NotImplementedError
 
     def dispatch(
@@ -265,7 +265,7 @@ class Dispatcher(Callee):
         exact: bool | None = None,
         on_miss: OnMiss | None = None,
     ) -> tuple[Compiled, bool]:
-        """The kernel that serves a call, and whether later calls of its bucket use it too."""
+        """Return the kernel of a call, and whether later calls of its bucket use it too."""
         exact = self.exact if exact is None else exact
         on_miss = self.on_miss if on_miss is None else on_miss
         if on_miss not in ("wait", "nearest"):
@@ -306,11 +306,11 @@ class Dispatcher(Callee):
         if simulated:
             made = self._variants.build if assembled else self._variants.lowered
             return made(self._variants.request(schedule, call.dims, *alignment))
-        asked = schedule, device, exact, tuple(call.dims.items()), *alignment
-        found = self._called.get(asked)
+        key = schedule, device, exact, tuple(call.dims.items()), *alignment
+        found = self._called.get(key)
         if found is None:
             found = self._fitting(call, schedule, alignment, exact=exact)
-            remember(self._called, asked, found, MAX_CALLED)
+            remember(self._called, key, found, MAX_CALLED)
         return found
 
     def padded_for(self, call: Call, schedule: Schedule | None = None) -> tuple[str, ...]:
@@ -325,13 +325,13 @@ class Dispatcher(Callee):
         """
         from wsdsl.runtime.device import num_sms_of
 
-        ask = self._variants.request if exact else self._variants.bucket_request
-        compiled = self._variants.build(ask(schedule, call.dims, *alignment))
+        make_request = self._variants.request if exact else self._variants.bucket_request
+        compiled = self._variants.build(make_request(schedule, call.dims, *alignment))
         if not compiled.signature.together or compiled.fits(call):
             return compiled
         num_sms = num_sms_of(call.device)
-        asked = self._variants.request(schedule, call.dims, *alignment, num_sms=num_sms)
-        return self._variants.build(asked)
+        request = self._variants.request(schedule, call.dims, *alignment, num_sms=num_sms)
+        return self._variants.build(request)
 
     def _alignment(self, call: Call, schedule: Schedule | None, *, exact: bool = True) -> Alignment:
         def decide(*blocked: tuple[str, ...]) -> tuple[str, ...]:
@@ -343,7 +343,7 @@ class Dispatcher(Callee):
     def _alignment_of(
         self, schedule: Schedule | None, sizes: Mapping[str, int], *, exact: bool = True
     ) -> Alignment:
-        """For contiguous arrays of these sizes. Copies are weighed only where all are known."""
+        """Return the alignment of contiguous arrays; copies need all sizes to be known."""
         from wsdsl.runtime.arrays.alignment import contiguous
 
         call = contiguous(self.params, self.access, sizes)
@@ -353,10 +353,10 @@ class Dispatcher(Callee):
 
     def _request_for(
         self, schedule: Schedule | None, sizes: Mapping[str, int], *, exact: bool
-    ) -> Asked:
-        """The request of calls with contiguous arrays of these sizes."""
-        asked = self._variants.request if exact else self._variants.bucket_request
-        return asked(schedule, sizes, *self._alignment_of(schedule, sizes, exact=exact))
+    ) -> Request:
+        """Return the request of calls with contiguous arrays of these sizes."""
+        make_request = self._variants.request if exact else self._variants.bucket_request
+        return make_request(schedule, sizes, *self._alignment_of(schedule, sizes, exact=exact))
 
     @cached_property
     def _alignments(self) -> Alignments:

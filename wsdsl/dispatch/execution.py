@@ -95,7 +95,7 @@ class Executable(Callee):
 
 
 def runs_simulated(movable: bool = False) -> bool:
-    """Whether arrays of the CPU are simulated. `movable` ones belong on a GPU, if there is one."""
+    """Check whether CPU arrays are simulated; `movable` ones are rejected if there is a GPU."""
     backend = config.BACKEND.get()
     if backend == "simulator":
         return True

@@ -30,10 +30,10 @@ def export(
     for arch in archs or ((schedule or Schedule()).arch,):
         if arch != "sm_90a":
             schedule = replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
-        for (form, asked), (buckets, compiled) in kernel.precompiled(schedule, sizes).items():
+        for (form, request), (buckets, compiled) in kernel.precompiled(schedule, sizes).items():
             _ = compiled.cubin  # CompileError without ptxas
             at = kernels.setdefault(compiled, len(kernels)), arch
-            alignment = asked.unaligned, asked.padded
+            alignment = request.unaligned, request.padded
             made = (Variant(*at, bucket.spans, *alignment) for bucket in buckets)
             variants.setdefault(form, []).extend(made)
     artifacts = [compiled.artifact for compiled in kernels]

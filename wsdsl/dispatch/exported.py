@@ -85,15 +85,15 @@ class Exported(Kernel):
         the alignment of its arrays and its GPU; an exported kernel has no other `schedule`.
         """
         blocked = tuple(sorted(call.tma_blocked()))
-        asked = call.device, tuple(call.dims.items()), blocked
+        key = call.device, tuple(call.dims.items()), blocked
         if schedule is not None:
             self._need_source()
         if call.device == "cpu" and runs_simulated():
             message = f"WS1160 {self.name} is an exported kernel, and no supported GPU was found"
             raise LaunchError(message, hint="run `wsdsl doctor`")
-        found = self._called.get(asked)
+        found = self._called.get(key)
         if found is None:
-            found = remember(self._called, asked, self._variant(call, blocked), MAX_CALLED)
+            found = remember(self._called, key, self._variant(call, blocked), MAX_CALLED)
         return found
 
     def _variant(self, call: Call, blocked: tuple[str, ...]) -> Compiled:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def dumped(name: str, suffix: str, text: str) -> str:
-    """The text, which is written to the folder, if there is one."""
+    """Write a text to the folder, if there is one; return the text."""
     folder = config.DUMP.get()
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -21,7 +21,7 @@ def dumped(name: str, suffix: str, text: str) -> str:
 
 
 def pass_dumps() -> list[Listener]:
-    """Writes the IR after each pass that changes it, by the pass' place in the list of all."""
+    """Return listeners that write the IR after each pass that changes it, by the pass' index."""
     if config.DUMP.get() is None:
         return []
     from wsdsl.lowering.pipeline import PASSES

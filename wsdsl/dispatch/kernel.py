@@ -232,8 +232,8 @@ class Kernel(Dispatcher):
     def dispatched_schedule(self, /, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """Return the complete schedule for calls of these sizes: that of their shape bucket."""
         kernel, schedule, sizes = self._select(schedule, sizes)
-        asked = kernel._request_for(schedule, sizes, exact=self.exact)
-        return kernel._variants.lowered(asked).schedule
+        request = kernel._request_for(schedule, sizes, exact=self.exact)
+        return kernel._variants.lowered(request).schedule
 
     def plan(self, /, schedule: Schedule | None = None, **sizes: int) -> Plan:
         """Return the decisions of lowering for the schedule of `schedule()`, as a page of text."""
@@ -382,8 +382,8 @@ class Kernel(Dispatcher):
             self._forget()
             return tuned
         alignment = self._alignment(call, schedule, exact=self.exact)
-        asked = self._variants.request if self.exact else self._variants.bucket_request
-        today = self._variants.build(asked(schedule, call.dims, *alignment))
+        make_request = self._variants.request if self.exact else self._variants.bucket_request
+        today = self._variants.build(make_request(schedule, call.dims, *alignment))
         source = self.declaration, self._variants.key, self._text
         task = TuningTask(self.name, *source, call, schedule, *alignment, today.artifact)
         tuned = tune(task, compile_job, **how)

@@ -19,7 +19,7 @@ from wsdsl.diagnostics import LaunchError, warn
 from wsdsl.dispatch.compile_child import compile_job
 from wsdsl.dispatch.compiled import Compiled
 from wsdsl.dispatch.variants import Variants
-from wsdsl.records.entry import Asked
+from wsdsl.records.entry import Request
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.arrays.alignment import Alignment
 from wsdsl.schedule import Schedule
@@ -59,16 +59,16 @@ class Misses:
     def _start_job(self, call: Call, schedule: Schedule | None, alignment: Alignment) -> None:
         """Start one compile job per bucket; warn once if it fails."""
         found = shape_bucket(self._variants.declaration, call.dims)
-        asked = os.getpid(), schedule, found, *alignment
+        bucket = os.getpid(), schedule, found, *alignment
         mine = object()
-        if self._first.setdefault(asked, mine) is mine:
+        if self._first.setdefault(bucket, mine) is mine:
             given = schedule, tuple(found.sizes.items()), *alignment
             now = current_config()
-            self._jobs[asked] = in_background(lambda: self._compile(now, *given))
-        job = self._jobs.get(asked)
+            self._jobs[bucket] = in_background(lambda: self._compile(now, *given))
+        job = self._jobs.get(bucket)
         failed = job.exception() if job and job.done() else None
-        if failed is not None and asked not in self._warned:
-            self._warned.add(asked)
+        if failed is not None and bucket not in self._warned:
+            self._warned.add(bucket)
             told = f"{self.name} could not be compiled for {found}: {failed}"
             warn(f"{told}\n  calls run kernels that are compiled for other sizes")
 
@@ -85,15 +85,16 @@ def nearest_variants(
 ) -> list[Compiled]:
     """Return the built kernels for these sizes and tensors, by increasing distance of sizes."""
 
-    def distance(asked: Asked) -> float:
-        return sum(abs(math.log2((1 + sizes.get(d, 0)) / (1 + n))) for d, n in asked.sizes)
+    def distance(request: Request) -> float:
+        return sum(abs(math.log2((1 + sizes.get(d, 0)) / (1 + n))) for d, n in request.sizes)
 
     like = schedule, *alignment, variants.static(tuple(sorted(sizes.items())))
     near = [
-        (distance(asked), asked.sizes, compiled)
-        for asked, compiled in list(variants.choices.items())
+        (distance(request), request.sizes, compiled)
+        for request, compiled in list(variants.choices.items())
         if compiled.is_built
-        and (asked.schedule, asked.unaligned, asked.padded, variants.static(asked.sizes)) == like
+        and (request.schedule, request.unaligned, request.padded, variants.static(request.sizes))
+        == like
     ]
     return [compiled for *_, compiled in sorted(near, key=lambda n: n[:2])]
 

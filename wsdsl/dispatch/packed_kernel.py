@@ -21,7 +21,7 @@ from wsdsl.runtime.arrays.packed import bytes_of, contiguous, transposed, with_z
 
 
 def packed_kernel(kernel: DispatcherT, names: Sequence[str]) -> DispatcherT:
-    """One for each set of names, made when it is first asked for."""
+    """Return the kernel with these tensors packed, derived on first use."""
     known: dict[tuple[str, ...], DispatcherT] = kernel.__dict__.setdefault("_packed", {})
     key = tuple(sorted({*names}))
     if key not in known:
@@ -77,7 +77,7 @@ def _with_packed(tile: Tile, names: Sequence[str]) -> Tile:
 
 
 def packable(kernel: Dispatcher) -> list[str]:
-    """Tensors that operands of products are computed from, where they lie as these do."""
+    """Return the tensors whose transformed operands have their layout."""
     from wsdsl.lowering.packed_operands import packable_tensors
 
     return [v.name for v in packable_tensors(kernel.tile_ir)]
@@ -105,7 +105,7 @@ def pack_arrays(kernel: Dispatcher, arrays: Sequence[Any], named: Mapping[str, A
 
 # Scale factors in atoms, by operations of the framework.
 def pack_scales(array: Any) -> Any:
-    """An array of scales [rows, blocks], of one byte each, in atoms that zeros fill up."""
+    """Convert scale factors [rows, blocks], of one byte each, to atoms, padded with zeros."""
     if len(array.shape) < 2 or not all(array.shape) or array.itemsize != 1:
         found = f"shape {tuple(array.shape)} and {array.itemsize} bytes per element"
         raise LaunchError(f"WS0020 block scale factors have {found}, expected [rows, blocks] and 1")

@@ -1,8 +1,7 @@
-"""Kernels that take scales in atoms (`ir/hardware/scale_factor_atoms.py`).
+"""Convert kernels to block scale factors in atoms (`ir/hardware/scale_factor_atoms.py`).
 
     %s: f8e8m0[m, k] = load(tensor=%a_scale, index=(%m, %kb))
-becomes, of a tensor [row atoms, block atoms, 2, 256], the same at what each index says of the place
-in an atom.
+loads from a tensor [row atoms, block atoms, 2, 256] instead, with indices computed from m and kb.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from wsdsl.schedule import Schedule
 
 
 def scale_tensors(kernel: Kernel) -> list[str]:
-    """Those of a TILE kernel whose scales the tensor cores can take, as rows of blocks."""
+    """Return the block scale factors of a TILE kernel that the tensor cores support."""
     from wsdsl.lowering.passes.scale_products import scale_products
 
-    asked = dataclasses.replace(kernel, schedule=Schedule(arch="sm_100a"))
-    loads = [op for op in scale_products(asked).of(Load) if op.block > 1 and not in_atoms(op)]
+    blackwell = dataclasses.replace(kernel, schedule=Schedule(arch="sm_100a"))
+    loads = [op for op in scale_products(blackwell).of(Load) if op.block > 1 and not in_atoms(op)]
     return list(dict.fromkeys(op.tensor.name for op in loads))
 
 
 def with_atoms(kernel: Kernel, names: Iterable[str]) -> Kernel:
-    """The kernel that takes these tensors in atoms."""
+    """Return the kernel with these tensors in atoms."""
     namer = Namer.of(kernel)
     tensors = {p: _in_atoms(p) for p in kernel.params if p.name in {*names}}
 
@@ -37,10 +36,10 @@ def with_atoms(kernel: Kernel, names: Iterable[str]) -> Kernel:
         if not isinstance(op, Load) or op.tensor not in tensors:
             return (op,)
         *others, row, block = op.index
-        place = _Place(namer)
-        index = place.of(row, block)
+        atom_index = _AtomIndex(namer)
+        index = atom_index.of(row, block)
         made = dataclasses.replace(op, tensor=tensors[op.tensor], index=(*others, *index))
-        return (*place.ops, made)
+        return (*atom_index.ops, made)
 
     params = tuple(tensors.get(p, p) for p in kernel.params)
     return dataclasses.replace(kernel, params=params, body=rewrite(kernel.body, change))
@@ -53,7 +52,7 @@ def _in_atoms(param: Value) -> Value:
     return Value(param.name, dataclasses.replace(kind, dims=(*outer, *atoms, *SHAPE)))
 
 
-class _Place:
+class _AtomIndex:
     def __init__(self, namer: Namer) -> None:
         self.namer, self.ops = namer, list[Op]()
 

@@ -1,4 +1,4 @@
-"""Where kernels come from: `@kernel`, `load`, `parse`, `compile_ir`."""
+"""Create kernels: `@kernel`, `load`, `parse`, `compile_ir`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Kernels(SimpleNamespace):
 
 
 def parse(text: str, file: str = "<string>") -> Kernels:
-    """The kernels of a text. ParseError or TypeCheckError with all that is wrong."""
+    """Return the kernels of a text. ParseError or TypeCheckError with all errors."""
     from wsdsl.artifact.artifact import Names
 
     text = _as_text(text)
@@ -73,7 +73,7 @@ def parse(text: str, file: str = "<string>") -> Kernels:
 
 
 def one_of(name: str, text: str, file: str) -> Kernel:
-    """A kernel of a valid source, which is parsed on first use."""
+    """Return a kernel of a valid source, which is parsed on first use."""
     return _of_text(name, text, file, None)
 
 

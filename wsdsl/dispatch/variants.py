@@ -1,4 +1,4 @@
-"""Compile variants of a kernel, by schedule, sizes, and TMA-compatible tensors; cache them."""
+"""Compile and cache variants of a kernel, by schedule, sizes, and TMA-compatible tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from wsdsl import config
 from wsdsl.ahead.jobs import Built, Job
-from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, Refused, StandIns
+from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, Rejection, Representatives
 from wsdsl.artifact.cache import kept, look
 from wsdsl.artifact.serialization import from_bytes
 from wsdsl.artifact.shape_bucket import beside_rows, is_round, row_range, shape_bucket
@@ -24,7 +24,7 @@ from wsdsl.ir.hardware.target import Target, target_of
 from wsdsl.lazy import after_fork, cached_property, remember
 from wsdsl.records import find
 from wsdsl.records.card import card_of
-from wsdsl.records.entry import Asked, Sizes
+from wsdsl.records.entry import Request, Sizes
 from wsdsl.runtime.arrays.alignment import Alignment
 from wsdsl.schedule import Schedule
 
@@ -36,21 +36,21 @@ Code = tuple["Schedule | None", Sizes, tuple[str, ...]]
 
 
 class Variants:
-    """Two steps are kept, in the process and on disk: which schedule a call gets (`Choice`), and
-    the code for a schedule (`Artifact`), which is the same for most sizes.
+    """Caches two steps, in the process and on disk: the schedule of a call (`Choice`), and the code
+    of a schedule (`Artifact`), which many sizes share.
     """
 
     def __init__(self, key: str | None, tile: Callable[[], ir.Kernel]) -> None:
-        """`key` is that of the text; `tile` gives the kernel at the level TILE."""
+        """`key` is the cache key of the source; `tile` returns the kernel at the level TILE."""
         self.key, self._tile = key, tile
         self._compiled: dict[Code, Compiled] = {}
-        self.choices: dict[Asked, Compiled] = {}
-        self._representatives: dict[tuple[object, ...], StandIns] = {}
+        self.choices: dict[Request, Compiled] = {}
+        self._representatives: dict[tuple[object, ...], Representatives] = {}
         self._lock = threading.RLock()
         _instances.add(self)
 
     def reset_lock(self) -> None:
-        """The thread that holds the lock may not be in this process."""
+        """Replace the lock after a fork: the thread that holds it is not in this process."""
         self._lock = threading.RLock()
 
     def _source_key(self, name: str, *parts: object) -> str | None:
@@ -81,8 +81,8 @@ class Variants:
         nest = (op.dim if isinstance(op, ForEach) else op.index.type for op in output_nest(tile)[0])
         outer = tuple(kind.dim if isinstance(kind, Axis) else str(kind) for kind in nest)
         held = tuple(sorted(held_dims(tile) | moved_dims(tile)))
-        told = whole, rows, digest_of(tile), outer, held, forms_of(tile)
-        return Declaration(tile.params, access_of(tile), *told)
+        rest = whole, rows, digest_of(tile), outer, held, forms_of(tile)
+        return Declaration(tile.params, access_of(tile), *rest)
 
     def request(
         self,
@@ -91,22 +91,22 @@ class Variants:
         *alignment: *Alignment,
         num_sms: int | None = None,
         shared: Schedule | None = None,
-    ) -> Asked:
+    ) -> Request:
         known = tuple(sorted(sizes.items()))
-        asked = Asked(schedule, known, *alignment, num_sms=num_sms, shared=shared)
-        return asked if shared else asked._replace(record=find(self.declaration, asked))
+        request = Request(schedule, known, *alignment, num_sms=num_sms, shared=shared)
+        return request if shared else request._replace(record=find(self.declaration, request))
 
     def forget_choices(self) -> None:
-        """They are made anew, by what was measured meanwhile."""
+        """Drop choices, which new measurements may change."""
         self.choices.clear()
 
     def bucket_request(
         self, schedule: Schedule | None, sizes: Mapping[str, int], *alignment: *Alignment
-    ) -> Asked:
-        """The request that serves the shape bucket of these sizes, independent of earlier calls.
+    ) -> Request:
+        """Return the request of the shape bucket of these sizes, independent of earlier calls.
         ScheduleError if the schedule fits no size.
         """
-        found = self._bucket_request(schedule, sizes, *alignment, anew=True)
+        found = self._bucket_request(schedule, sizes, *alignment, compute=True)
         assert found is not None
         return found
 
@@ -115,14 +115,14 @@ class Variants:
         schedule: Schedule | None,
         sizes: Mapping[str, int],
         *alignment: *Alignment,
-        anew: bool,
-    ) -> Asked | None:
-        """None where it was not found out yet, and shall not be `anew`."""
+        compute: bool,
+    ) -> Request | None:
+        """Return the request of the bucket; None if it is unknown, and `compute` is false."""
         found = shape_bucket(self.declaration, sizes)
         own = self.request(schedule, found.sizes, *alignment)
         if own.record or not self._is_shared(sizes):
             return own
-        held = self.representatives(schedule, sizes, *alignment, anew=anew)
+        held = self.representatives(schedule, sizes, *alignment, compute=compute)
         if held is None:
             return None
         at = held.of(sizes[found.rows])
@@ -139,31 +139,31 @@ class Variants:
         schedule: Schedule | None,
         sizes: Mapping[str, int],
         *alignment: *Alignment,
-        anew: bool = True,
-        adopted: StandIns | None = None,
-    ) -> StandIns | None:
+        compute: bool = True,
+        adopted: Representatives | None = None,
+    ) -> Representatives | None:
         """Return the bucket representatives of the range of rows; None if they are unknown and not
-        computed `anew`. `adopted`: those that another process computed.
+        computed. `adopted`: representatives from another process.
         """
         found = shape_bucket(self.declaration, sizes)
         span, others = dict(found.spans)[found.rows], beside_rows(self.declaration, found)
 
-        def make() -> StandIns:
+        def make() -> Representatives:
             from wsdsl.lowering.shape_buckets import stand_ins
 
-            asked = Asked(schedule, tuple(sorted(others.items())), *alignment)
-            with self._report_default(asked):
-                return stand_ins(self._specialized(asked), found.rows, span, others)
+            request = Request(schedule, tuple(sorted(others.items())), *alignment)
+            with self._report_default(request):
+                return stand_ins(self._specialized(request), found.rows, span, others)
 
         rows = row_range(sizes[found.rows])
         alike = span.step, span.unlike, rows, tuple(sorted(others.items()))
-        asked = repr(schedule), *alignment, *alike
-        held = self._representatives.get(asked, adopted)
+        request = repr(schedule), *alignment, *alike
+        held = self._representatives.get(request, adopted)
         if held is None:
-            key = self._gpu_key("stand-ins", *asked)
-            held = kept(key, StandIns, make) if anew else look(key, StandIns)
+            key = self._gpu_key("stand-ins", *request)
+            held = kept(key, Representatives, make) if compute else look(key, Representatives)
         if held is not None:
-            self._representatives[asked] = held
+            self._representatives[request] = held
         return held
 
     def padded(
@@ -174,74 +174,74 @@ class Variants:
         able: tuple[str, ...],
         singly: tuple[str, ...],
     ) -> tuple[str, ...]:
-        """The TMA-incompatible tensors that are worth a copy; `padded_operands` describes `able`
+        """Return the TMA-incompatible tensors that are copied; `padded_operands` describes `able`
         and `singly`.
         """
 
         def make() -> Names:
             from wsdsl.lowering.heuristics import padding
 
-            posed = self._specialized(Asked(schedule, known, blocked))
+            posed = self._specialized(Request(schedule, known, blocked))
             return Names(padding.padded_operands(posed, sizes, able, singly))
 
         known = tuple(sorted(sizes.items()))
         key = self._gpu_key("padded", repr(schedule), known, blocked, able, singly)
         return kept(key, Names, make).names
 
-    def lowered(self, asked: Asked) -> Compiled:
-        """With a whole schedule; nothing is assembled or proved yet."""
-        if (found := self.choices.get(asked)) is not None:
+    def lowered(self, request: Request) -> Compiled:
+        """Lower a request with a complete schedule, without assembling or proving."""
+        if (found := self.choices.get(request)) is not None:
             return found
         try:
-            return self._lower(asked)
+            return self._lower(request)
         except WsdslError:
-            if asked.whole is None:
+            if request.whole is None:
                 raise
-            return self._choose(asked, self.lowered(asked.without_record))
+            return self._choose(request, self.lowered(request.without_record))
 
-    def _lower(self, asked: Asked) -> Compiled:
+    def _lower(self, request: Request) -> Compiled:
         with self._lock:
             from wsdsl.lowering.pipeline import scheduled_tile
 
-            kernel = self._specialized(asked)
-            with self._report_default(asked):
-                chosen = scheduled_tile(kernel, dict(asked.sizes), pass_dumps())
-            code = (chosen.schedule, kernel.sizes, asked.unaligned)
+            kernel = self._specialized(request)
+            with self._report_default(request):
+                chosen = scheduled_tile(kernel, dict(request.sizes), pass_dumps())
+            code = (chosen.schedule, kernel.sizes, request.unaligned)
             if code not in self._compiled:
                 kernel = dataclasses.replace(kernel, schedule=chosen.schedule)
                 self._compiled[code] = Compiled(kernel, key=self._code_key(*code), chosen=chosen)
-            return self._choose(asked, self._compiled[code])
+            return self._choose(request, self._compiled[code])
 
-    def build(self, asked: Asked) -> Compiled:
-        """The proved kernel, assembled if ptxas is installed. If the compiler's choice of tiles
-        exceeds the registers, it chooses narrower tiles.
+    def build(self, request: Request) -> Compiled:
+        """Return the proved kernel, assembled if ptxas is installed. If the compiler's choice of
+        tiles exceeds the registers, it chooses narrower tiles.
         """
-        if (found := self.choices.get(asked)) is not None and found.is_built:
+        if (found := self.choices.get(request)) is not None and found.is_built:
             return found
 
         def make() -> Choice:
-            made = self._build_within_registers(asked)
-            self._choose(asked, made)
+            made = self._build_within_registers(request)
+            self._choose(request, made)
             return Choice(made.source.schedule or Schedule(), made.notes)
 
-        choice = kept(self._choice_key(asked), Choice, make)
-        found = self.choices.get(asked)
-        return found if found is not None and found.is_built else self._chosen(asked, choice)
+        choice = kept(self._choice_key(request), Choice, make)
+        found = self.choices.get(request)
+        return found if found is not None and found.is_built else self._chosen(request, choice)
 
-    def _chosen(self, asked: Asked, choice: Choice) -> Compiled:
-        """By a choice that another kernel of the same text, or another process, has made."""
-        code = self._code_of(asked, choice)
+    def _chosen(self, request: Request, choice: Choice) -> Compiled:
+        """Return the kernel of a choice by another kernel of this source, or another process."""
+        code = self._code_of(request, choice)
         with self._lock:
             found = self._compiled.get(code)
         artifact = None
         if found is None or not found.is_built:
             artifact = look(artifact_key(self._code_key(*code)), Artifact)
-        return self.adopt(asked, choice, artifact)
+        return self.adopt(request, choice, artifact)
 
-    def adopt(self, asked: Asked, choice: Choice, artifact: Artifact | None) -> Compiled:
+    def adopt(self, request: Request, choice: Choice, artifact: Artifact | None) -> Compiled:
         """Adopt a choice and its artifact from elsewhere; without an artifact, compile it here."""
-        settled = asked.without_record._replace(schedule=choice.schedule)
-        code = self._code_of(asked, choice)
+        settled = request.without_record._replace(schedule=choice.schedule)
+        code = self._code_of(request, choice)
         with self._lock:
             found = self._compiled.get(code)
             if artifact is not None and not (found and found.is_built):
@@ -251,29 +251,29 @@ class Variants:
             self._compiled[code] = found
             found.notes = choice.notes or found.notes
         _ = found.artifact
-        return self._choose(asked, found)
+        return self._choose(request, found)
 
-    def _code_of(self, asked: Asked, choice: Choice) -> Code:
-        return choice.schedule, self.static(asked.sizes), asked.unaligned
+    def _code_of(self, request: Request, choice: Choice) -> Code:
+        return choice.schedule, self.static(request.sizes), request.unaligned
 
     def find_bucket(
         self, schedule: Schedule | None, sizes: Mapping[str, int], *alignment: *Alignment
     ) -> Compiled | None:
-        """The kernel that serves the shape bucket of these sizes, if built, here or on disk."""
-        asked = self._bucket_request(schedule, sizes, *alignment, anew=False)
-        return None if asked is None else self.find_built(asked)
+        """Return the kernel of the shape bucket of these sizes, if built, here or on disk."""
+        request = self._bucket_request(schedule, sizes, *alignment, compute=False)
+        return None if request is None else self.find_built(request)
 
-    def find_built(self, asked: Asked) -> Compiled | None:
-        """The kernel of a request, if built, here or on disk."""
-        held = self.choices.get(asked)
+    def find_built(self, request: Request) -> Compiled | None:
+        """Return the kernel of a request, if built, here or on disk."""
+        held = self.choices.get(request)
         if held is not None and held.is_built:
             return held
-        choice = look(self._choice_key(asked), Choice)
+        choice = look(self._choice_key(request), Choice)
         if choice is None:
             return None
-        code = self._code_of(asked, choice)
+        code = self._code_of(request, choice)
         artifact = look(artifact_key(self._code_key(*code)), Artifact)
-        return artifact and self.adopt(asked, choice, artifact)
+        return artifact and self.adopt(request, choice, artifact)
 
     def is_built(self, job: Job) -> bool:
         """Check whether a job's kernel is built, in this process or on disk."""
@@ -289,128 +289,128 @@ class Variants:
         if result.representatives:
             bucket = job.schedule, dict(job.sizes), *alignment
             self.representatives(*bucket, adopted=result.representatives)
-        asked = self.request(job.schedule, dict(result.sizes), *alignment, shared=result.shared)
-        self.adopt(asked, choice, artifact)
+        request = self.request(job.schedule, dict(result.sizes), *alignment, shared=result.shared)
+        self.adopt(request, choice, artifact)
 
-    def _choose(self, asked: Asked, compiled: Compiled) -> Compiled:
-        return remember(self.choices, asked, compiled, MAX_CHOICES)
+    def _choose(self, request: Request, compiled: Compiled) -> Compiled:
+        return remember(self.choices, request, compiled, MAX_CHOICES)
 
     def _code_key(self, schedule: Schedule | None, *parts: object) -> str | None:
-        """Of all that a kernel's code is made of, but for the tools."""
+        """Return the key of a kernel's code, without the versions of tools."""
         return self._gpu_key("code", repr(schedule), *parts)
 
-    def _choice_key(self, asked: Asked) -> str | None:
+    def _choice_key(self, request: Request) -> str | None:
         tools = assembler(), config.ALLOW_SPILLS.get()
-        return self._gpu_key("choice", repr(asked.schedule), *asked[1:], *tools)
+        return self._gpu_key("choice", repr(request.schedule), *request[1:], *tools)
 
     def static(self, sizes: Sizes) -> Sizes:
-        """Those for which code is compiled, and not launched with."""
+        """Return the sizes that are constants of the code."""
         known = dict(sizes)
         return tuple((d, known[d]) for d in self.declaration.exact_dims if d in known)
 
-    def _specialized(self, asked: Asked) -> ir.Kernel:
+    def _specialized(self, request: Request) -> ir.Kernel:
         return dataclasses.replace(
             self._tile(),
-            schedule=asked.whole or asked.schedule,
-            sizes=self.static(asked.sizes),
-            unaligned=asked.unaligned,
-            padded=asked.padded,
-            card=self._card(asked),
+            schedule=request.whole or request.schedule,
+            sizes=self.static(request.sizes),
+            unaligned=request.unaligned,
+            padded=request.padded,
+            card=self._card(request),
         )
 
-    def _card(self, asked: Asked) -> Target | None:
-        """The machine's, if kernels are not chosen for it anyhow."""
-        arch = (asked.schedule or Schedule()).arch
-        found = card_of(arch, asked.num_sms)
+    def _card(self, request: Request) -> Target | None:
+        """Return the machine's GPU, if it is not the default of the architecture."""
+        arch = (request.schedule or Schedule()).arch
+        found = card_of(arch, request.num_sms)
         return None if found == target_of(arch) else found
 
-    def _build_within_registers(self, asked: Asked) -> Compiled:
-        """The first of `MOST_TRIES` schedules whose code fits the registers. A rejection is cached
-        by the code, so that compiles for other sizes do not repeat it. CompileError, that of the
+    def _build_within_registers(self, request: Request) -> Compiled:
+        """Return the first of `MOST_TRIES` schedules whose code fits the registers. Rejections are
+        cached by code, so that compiles for other sizes do not repeat them. CompileError of the
         first, if all are rejected.
         """
-        first = compiled = self.lowered(asked)
+        first = compiled = self.lowered(request)
         try:
             rejected = self._rejection(first)
         except CompileError as error:
-            if asked.whole is None:
+            if request.whole is None:
                 raise
-            rejected = Refused(error.findings[0].message)
-        if rejected and asked.whole is not None:
-            return self._build_within_registers(asked.without_record)
+            rejected = Rejection(error.findings[0].message)
+        if rejected and request.whole is not None:
+            return self._build_within_registers(request.without_record)
         tried = [(first.schedule, rejected)] if rejected else []
-        others = islice(self._others(asked, first, tried), MOST_TRIES - 1)
+        others = islice(self._others(request, first, tried), MOST_TRIES - 1)
         while rejected:
             other = next(others, None)
             if other is None:
-                with self._report_default(asked):
+                with self._report_default(request):
                     _ = first.artifact
                 return first
             try:
-                compiled = self.lowered(asked._replace(schedule=other))
+                compiled = self.lowered(request._replace(schedule=other))
                 rejected = self._rejection(compiled)
             except (ScheduleError, CompileError) as error:
-                rejected = Refused(error.findings[0].message)
+                rejected = Rejection(error.findings[0].message)
             if rejected:
                 tried.append((other, rejected))
         if tried:
-            told = f"of {len(tried) + 1} schedules that were tried"
-            compiled.notes = tuple(f"{told}, {own!r}: {why.message}" for own, why in tried)
+            note = f"of {len(tried) + 1} schedules that were tried"
+            compiled.notes = tuple(f"{note}, {own!r}: {why.message}" for own, why in tried)
         return compiled
 
-    def _rejection(self, compiled: Compiled) -> Refused | None:
-        """Why the code of a schedule is rejected, now or before, with any raster of the tiles."""
+    def _rejection(self, compiled: Compiled) -> Rejection | None:
+        """Return why a schedule's code is rejected, with any tile raster; None if it is legal."""
         from wsdsl.codegen.ptxas_diagnostics import OverwrittenError, SpillError
 
         like = dataclasses.replace(compiled.schedule, raster=None, swizzle=None, launch_pdl=None)
         code = artifact_key(self._code_key(like, compiled.sizes, compiled.source.unaligned))
         key = code and digest("refused", code)
-        known = None if compiled.is_built else look(key, Refused)
+        known = None if compiled.is_built else look(key, Rejection)
         if known is not None:
             return known
         try:
             _ = compiled.artifact
         except (OverwrittenError, SpillError) as error:
             by = isinstance(error, OverwrittenError), getattr(error, "spilled", 0)
-            known = Refused(error.findings[0].message, *by)
-            return kept(key, Refused, lambda: known)
+            known = Rejection(error.findings[0].message, *by)
+            return kept(key, Rejection, lambda: known)
         return None
 
     @contextmanager
-    def _report_default(self, asked: Asked) -> Generator[None]:
-        """A user who gave no schedule, nor tiles in the text, is not told to change these."""
+    def _report_default(self, request: Request) -> Generator[None]:
+        """Replace hints about schedules in errors, if no schedule and no tile sizes were given."""
         from wsdsl.codegen.ptxas_diagnostics import SpillError
         from wsdsl.ir.ops import ForTiles
 
         try:
             yield
         except (ScheduleError, SpillError) as error:
-            given = dataclasses.replace(asked.schedule or Schedule(), arch=Schedule().arch)
+            given = dataclasses.replace(request.schedule or Schedule(), arch=Schedule().arch)
             fixed = any(op.index.as_axis.size for op in self._tile().of(ForTiles))
             if given != Schedule() or fixed:
                 raise
             raise type(error)(of_default(error.findings)) from None
 
     def _others(
-        self, asked: Asked, wide: Compiled, tried: Sequence[tuple[Schedule, Refused]]
+        self, request: Request, wide: Compiled, tried: Sequence[tuple[Schedule, Rejection]]
     ) -> Iterator[Schedule]:
-        """Schedules to try in place of `wide`, by what was `tried` when each is asked for."""
+        """Yield schedules to try in place of `wide`; each depends on the ones `tried` so far."""
         from wsdsl.lowering.heuristics.register_room import MOST_FEWER, narrower
         from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 
-        schedule, sizes = asked.schedule or Schedule(), dict(asked.sizes)
-        if tried[-1][1].overwritten:  # Operands that are made in SMEM are safe.
+        schedule, sizes = request.schedule or Schedule(), dict(request.sizes)
+        if tried[-1][1].overwritten:  # Operands in SMEM are safe.
             if not schedule.operand_transform:
                 yield dataclasses.replace(schedule, operand_transform="smem")
             return
-        given = self._specialized(asked)
+        given = self._specialized(request)
         for _ in range(MOST_FEWER):
             failed, why = tried[-1]
             other = schedule_with_fewer_sums(given, failed, why.spilled, sizes)
             if other is None:
                 break
             yield other
-        # wgmma's M axis is fixed: with a given tile it would be chosen anew.
+        # wgmma's M axis is fixed: a given tile could change it.
         settled = dataclasses.replace(schedule, mma_m=wide.schedule.mma_m)
         yield from narrower(wide.source, wide.partitioned, settled)
 

@@ -1,5 +1,5 @@
-"""Derive kernels that serve another kernel's calls with its arrays viewed as other tensors: packed
-groups of adjacent elements, or one axis where arrays are contiguous.
+"""Derive variants of a kernel whose arrays are viewed as other tensors: packed groups of adjacent
+elements, or one axis of contiguous arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def select_variant(
     kernel: DispatcherT, call: Call, schedule: Schedule | None
 ) -> tuple[DispatcherT, Call]:
-    """Which kernel serves a call, and the call as it takes it."""
+    """Return the variant for a call, and the call with the variant's views."""
     from wsdsl.artifact.artifact import ON_ONE_AXIS
     from wsdsl.runtime.arrays.retyped import retyped
 
@@ -34,9 +34,7 @@ def select_variant(
 
 
 def _pays(kernel: Dispatcher, call: Call, schedule: Schedule | None) -> bool:
-    """Whether rows are no whole lines of L2, which make the best tiles, and a schedule says nothing
-    of the axes that would be one.
-    """
+    """Check whether rows are not whole L2 lines, and the schedule does not fix the axes."""
     rows = (v.shape[-1] * v.dtype.bytes for v in call.views.values() if len(v.shape) > 1)
     known = all(dim in call.dims for dim in kernel.dims)
     return known and not (schedule and schedule.fixes_axes) and any(row % L2_LINE for row in rows)

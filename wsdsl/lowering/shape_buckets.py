@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from wsdsl.artifact.artifact import StandIns
+from wsdsl.artifact.artifact import Representatives
 from wsdsl.artifact.shape_bucket import FINE, FIRST, Span, row_parts, row_range
 from wsdsl.background import spread
 from wsdsl.diagnostics import ScheduleError
@@ -91,7 +91,7 @@ class _Candidate:
         return min(able or self.chosen, key=lambda size: (abs(math.log(size / middle)), size))
 
 
-def stand_ins(kernel: Kernel, dim: str, span: Span, others: Sizes) -> StandIns:
+def stand_ins(kernel: Kernel, dim: str, span: Span, others: Sizes) -> Representatives:
     """Of a TILE kernel, for the range of rows (`dim`) that a span is of, as far as they begin in
     memory where the span's do. ScheduleError where the schedule fits no size.
     """
@@ -110,7 +110,7 @@ def stand_ins(kernel: Kernel, dim: str, span: Span, others: Sizes) -> StandIns:
         for i in used
     ]
     ends = [at for at, i in enumerate(by_part) if [i] != by_part[at + 1 : at + 2]]
-    return StandIns(
+    return Representatives(
         low,
         tuple(parts[at].last for at in ends),
         tuple(used.index(by_part[at]) for at in ends),

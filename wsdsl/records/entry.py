@@ -74,9 +74,9 @@ class Row:
         """Name a field of the schedule on which results depend and that its key does not promise.
         Raises as `whole` does.
         """
-        asked = parse_schedule(self.promises or "Schedule()")
+        promised = parse_schedule(self.promises or "Schedule()")
         for name in PROMISED:
-            own, held = getattr(asked, name), getattr(self.whole, name)
+            own, held = getattr(promised, name), getattr(self.whole, name)
             by_default = name == "mma_promotion_interval" and 0 < (held or 0) <= PRECISE_EVERY
             if held not in (own, None) and not (own is None and by_default):
                 return f"its schedule has {name}={held!r}, but its key {own!r}"
@@ -127,14 +127,14 @@ def agrees(given: Schedule | None, whole: Schedule) -> bool:
     if given is None:
         return True
     for f in fields(Schedule):
-        asked, held = getattr(given, f.name), getattr(whole, f.name)
-        if asked is None or asked == "auto":
+        wanted, held = getattr(given, f.name), getattr(whole, f.name)
+        if wanted is None or wanted == "auto":
             continue
-        if isinstance(asked, Mapping):
+        if isinstance(wanted, Mapping):
             own: Mapping[str, int] = held or {}
-            if any(own.get(k) != n for k, n in asked.items()):  # pyright: ignore[reportUnknownVariableType]
+            if any(own.get(k) != n for k, n in wanted.items()):  # pyright: ignore[reportUnknownVariableType]
                 return False
-        elif asked != held:
+        elif wanted != held:
             return False
     return True
 
@@ -143,7 +143,7 @@ def agrees(given: Schedule | None, whole: Schedule) -> bool:
 Sizes = tuple[tuple[str, int], ...]
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """A request for a compiled kernel. TMA-incompatible tensors are copied before a launch if in
     `padded`, and accessed by threads if in `unaligned`. `num_sms`: the device's, where it has fewer
     than the GPU that schedules are chosen for, and too few for that choice. `record` fills in the
@@ -163,7 +163,7 @@ class Asked(NamedTuple):
         return self.record.whole if self.record else self.shared
 
     @property
-    def without_record(self) -> Asked:
+    def without_record(self) -> Request:
         """The request without the filled-in schedule, if that is stale or its code is rejected."""
         return self._replace(record=None, shared=None)
 

@@ -13,24 +13,24 @@ from wsdsl.diagnostics import ScheduleError
 from wsdsl.records import text
 from wsdsl.records.card import card_of
 from wsdsl.records.database import Database, RecordsError, signature, tell_once, user_file
-from wsdsl.records.entry import Asked, Key, Row, agrees, promises
+from wsdsl.records.entry import Key, Request, Row, agrees, promises
 from wsdsl.schedule import Schedule
 
 
-def find(declaration: Declaration, asked: Asked) -> Row | None:
+def find(declaration: Declaration, request: Request) -> Row | None:
     """The user's newest entry that agrees with the given fields, else a shipped one. Calls with
     constant tensors use an entry that was measured without, if none was measured with them.
     """
-    if not config.TUNING_CACHE.get() or len(asked.sizes) < len(declaration.dims):
+    if not config.TUNING_CACHE.get() or len(request.sizes) < len(declaration.dims):
         return None
     rows = _rows(declaration.digest)
     if not rows:
         return None
-    key, given = key_of(declaration, asked), asked.schedule
+    key, given = key_of(declaration, request), request.schedule
     found = next((row for row in rows if row.key == key and _agrees(given, row)), None)
     if found is not None or given is None or given.pdl_independent is None:
         return found
-    found = find(declaration, asked._replace(schedule=replace(given, pdl_independent=None)))
+    found = find(declaration, request._replace(schedule=replace(given, pdl_independent=None)))
     if found is None:
         return None
     # To load early takes a warpgroup more: how registers are shared out is decided anew.
@@ -38,11 +38,14 @@ def find(declaration: Declaration, asked: Asked) -> Row | None:
     return replace(found, schedule=repr(early))
 
 
-def key_of(declaration: Declaration, asked: Asked) -> Key:
-    card = card_of((asked.schedule or Schedule()).arch, asked.num_sms)
-    held = {"unaligned": asked.unaligned, "copied": asked.padded}
+def key_of(declaration: Declaration, request: Request) -> Key:
+    card = card_of((request.schedule or Schedule()).arch, request.num_sms)
+    held = {"unaligned": request.unaligned, "copied": request.padded}
     alignment = "; ".join(f"{what} {', '.join(names)}" for what, names in held.items() if names)
-    known, promised = str(shape_bucket(declaration, dict(asked.sizes))), promises(asked.schedule)
+    known, promised = (
+        str(shape_bucket(declaration, dict(request.sizes))),
+        promises(request.schedule),
+    )
     return Key(declaration.digest, known, alignment, promised, card.name, card.num_sms)
 
 

@@ -79,12 +79,12 @@ def _transformed_in_smem(kernel: Kernel, given: Schedule, sizes: Sizes) -> Itera
     computed = any(computed_operands(kernel, op) for op in kernel.of(Contract))
     if given.operand_transform is not None or not computed:
         return
-    asked = dataclasses.replace(given, operand_transform="smem")
+    in_smem = dataclasses.replace(given, operand_transform="smem")
     try:
-        chosen = scheduled_tile(dataclasses.replace(kernel, schedule=asked), sizes)
+        chosen = scheduled_tile(dataclasses.replace(kernel, schedule=in_smem), sizes)
     except WsdslError:
         return
-    settled = dataclasses.replace(asked, mma_m=chosen.schedule and chosen.schedule.mma_m)
+    settled = dataclasses.replace(in_smem, mma_m=chosen.schedule and chosen.schedule.mma_m)
     known = at_least_one(sizes)
     options = ranked(chosen, with_fixed_tiles(chosen, settled)[0], known)
     whole = (completed(chosen, option, known) for option, _ in options)

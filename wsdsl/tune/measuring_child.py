@@ -14,8 +14,8 @@ from wsdsl.diagnostics import CODE
 _card: list[Any] = []
 
 
-def answer(asked: tuple[str, Any], tell: Tell) -> None:
-    what, given = asked
+def answer(request: tuple[str, Any], tell: Tell) -> None:
+    what, given = request
     try:
         if what == "make":
             module, _, name = given[0].partition(":")

@@ -17,7 +17,7 @@ from wsdsl.artifact.artifact import Access, Artifact, Choice, Declaration
 from wsdsl.artifact.serialization import Entry, from_bytes, to_bytes
 from wsdsl.background import num_cpus
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.records.entry import Asked, agrees
+from wsdsl.records.entry import Request, agrees
 from wsdsl.records.find_entry import key_of
 from wsdsl.report.figure import require_matplotlib
 from wsdsl.runtime import driver
@@ -97,8 +97,8 @@ def tune(
     spec = spec_of(task.text, task.call, task.declaration.access)
     process = MeasuringProcess(spec, failed, setup.card, setup.limit)
     q, dims = task, dict(task.call.dims)
-    asked = Asked(q.given, tuple(dims.items()), q.unaligned, q.padded)
-    key = key_of(q.declaration, asked)
+    request = Request(q.given, tuple(dims.items()), q.unaligned, q.padded)
+    key = key_of(q.declaration, request)
     log = MeasurementLog(task.name, key, dims, process.about)
     try:
         halving = SuccessiveHalving(process, incumbent, log.write, time.monotonic, begin + seconds)
@@ -131,7 +131,7 @@ def tune(
     return tuned
 
 
-def _schedules(task: TuningTask, asked: Sequence[Schedule] | int | None) -> list[Schedule]:
+def _schedules(task: TuningTask, wanted: Sequence[Schedule] | int | None) -> list[Schedule]:
     """Return complete schedules. ScheduleError if one is illegal, or contradicts the given one."""
     from wsdsl.ir.parser import parse_kernel
     from wsdsl.lowering.pipeline import scheduled_tile
@@ -139,10 +139,10 @@ def _schedules(task: TuningTask, asked: Sequence[Schedule] | int | None) -> list
     q, tile = task, parse_kernel(task.text)
     static = tuple((d, q.call.dims[d]) for d in q.declaration.exact_dims)
     tile = dataclasses.replace(tile, sizes=static, unaligned=q.unaligned, padded=q.padded)
-    if asked is None or isinstance(asked, int):
-        return candidates(tile, q.given, q.call.dims, DEFAULT_COUNT if asked is None else asked)
+    if wanted is None or isinstance(wanted, int):
+        return candidates(tile, q.given, q.call.dims, DEFAULT_COUNT if wanted is None else wanted)
     found: dict[Schedule, None] = {}
-    for schedule in asked:
+    for schedule in wanted:
         whole = scheduled_tile(dataclasses.replace(tile, schedule=schedule), q.call.dims).schedule
         assert whole is not None
         if not agrees(q.given, whole):
