@@ -4,8 +4,6 @@ It is started anew and not forked, so it has no part in this one's threads, its 
 `__main__`. It ends when this one does, since its input does.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

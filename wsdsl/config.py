@@ -9,8 +9,6 @@ A value that does not parse is a WsdslError that says what is expected. The envi
 each `get`, so an option that is set after the import counts too.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Objects of a compile are freed at once, or live as long as the kernel: a search 
 them, and all that was imported, takes a twentieth of the compile time and finds nothing.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager

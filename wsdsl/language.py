@@ -9,8 +9,6 @@ builtins of that name have the same meaning. Import them for type checkers; outs
 call the builtins. `bool` shadows the builtin as well; `boolean` does not.
 """
 
-from __future__ import annotations
-
 import builtins
 import math
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """`record`: frozen dataclasses that are cheap to define."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from operator import attrgetter

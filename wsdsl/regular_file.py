@@ -1,7 +1,5 @@
 """Files that others may have put there."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Compile jobs in child processes or in an executor; yield each result as soon as it is ready."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Generator, Sequence

@@ -1,7 +1,5 @@
 """Compile jobs, their results, and the interfaces by which a job reaches the compiler."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol

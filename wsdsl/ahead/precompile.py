@@ -1,7 +1,5 @@
 """Compile batches of jobs in several processes, for `Kernel.precompile` and `precompiling`."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The parent's end of a child process that compiles."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 

@@ -1,7 +1,5 @@
 """Progress on stderr by tqdm, an optional dependency (extra `progress`)."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import Any

@@ -4,8 +4,6 @@ Errors of the disk (full, read-only, missing) only mean that entries are not cac
 appears whole, by renaming, and is not synced: after a machine crash its checksum detects damage.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Generator

@@ -12,8 +12,6 @@ say where an operand is; bits 12 to 15 are the predicate, 16 to 23 the destinati
 31 an MMA's left operand.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator, Mapping

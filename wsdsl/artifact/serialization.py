@@ -7,8 +7,6 @@ The JSON is the entry's key, the emitter that made it, and its value.
 An entry cannot name code: a class that is not in `KNOWN` is rejected.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import struct

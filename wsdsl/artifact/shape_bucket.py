@@ -11,8 +11,6 @@ alignment: its rows in memory begin at lines of L2, at addresses that TMA suppor
 anywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ No kernel can hang. Waits for an mbarrier or a flag end after `PATIENCE` polls i
 writes its number of polls; `Gpu` rejects launches that abandon a wait.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -2,8 +2,6 @@
 through global memory.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 from wsdsl.calibrate.asm import Asm, Kernel, kernel

@@ -1,7 +1,5 @@
 """The microbenchmarks, in the order in which they run: each measures a few rates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

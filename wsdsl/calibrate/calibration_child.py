@@ -2,8 +2,6 @@
 It prints measurements as lines of JSON. A hang in it does not block the command.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

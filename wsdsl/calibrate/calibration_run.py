@@ -2,8 +2,6 @@
 context unusable, is skipped, and a new process continues with the next.
 """
 
-from __future__ import annotations
-
 import json
 import queue
 import subprocess

@@ -1,7 +1,5 @@
 """Measure DRAM reads, writes and copies by TMA blocks on all SMs."""
 
-from __future__ import annotations
-
 from wsdsl.calibrate.gpu import Gpu
 from wsdsl.calibrate.rings import BLOCK, copies, loads, stores
 

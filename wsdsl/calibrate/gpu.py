@@ -1,7 +1,5 @@
 """Allocate GPU memory for microbenchmarks, launch their kernels, and time them."""
 
-from __future__ import annotations
-
 import ctypes
 import statistics
 import struct

@@ -1,7 +1,5 @@
 """How many threads' instructions of each kind an SM executes a cycle."""
 
-from __future__ import annotations
-
 from wsdsl.calibrate.asm import Asm, Kernel, kernel
 from wsdsl.calibrate.gpu import Gpu
 

@@ -1,7 +1,5 @@
 """Measure the time from kernel to kernel, and count the GPU's SMs, L2 bytes and clusters."""
 
-from __future__ import annotations
-
 from wsdsl.calibrate.asm import Asm, Kernel, kernel
 from wsdsl.calibrate.gpu import Gpu
 

@@ -6,8 +6,6 @@ keep step, and CTAs that only load do not. So the rates of shared lines are fitt
 matmuls instead.
 """
 
-from __future__ import annotations
-
 from wsdsl.calibrate.asm import Asm, Kernel, kernel
 from wsdsl.calibrate.gpu import Gpu
 from wsdsl.calibrate.rings import BLOCK, BLOCK_ROWS, loads, stores

@@ -1,7 +1,5 @@
 """How long one TMA load takes, and how long its thread is busy with it. One CTA, one thread."""
 
-from __future__ import annotations
-
 from wsdsl.calibrate.asm import Asm, Kernel, kernel
 from wsdsl.calibrate.gpu import Gpu
 from wsdsl.calibrate.rings import BOX

@@ -3,8 +3,6 @@
 Two warpgroups multiply random normal numbers on each SM: 128 rows by 256 columns, as in matmuls.
 """
 
-from __future__ import annotations
-
 import random
 import struct
 import time

@@ -1,7 +1,5 @@
 """Generate kernels whose single thread copies blocks of 16 KB between GMEM and a SMEM pipeline."""
 
-from __future__ import annotations
-
 from wsdsl.calibrate.asm import Asm, Kernel, kernel
 
 BLOCK = 16384

@@ -1,7 +1,5 @@
 """Measure SMEM reads of threads, and SMEM contention between wgmma and TMA."""
 
-from __future__ import annotations
-
 from wsdsl.calibrate import rings, tensor
 from wsdsl.calibrate.asm import Asm, Kernel, kernel
 from wsdsl.calibrate.gpu import Gpu

@@ -1,7 +1,5 @@
 """Rates of the tensor cores: wgmma by type, columns, and where A is. One CTA."""
 
-from __future__ import annotations
-
 from wsdsl.calibrate.asm import Asm, Kernel, kernel
 from wsdsl.calibrate.gpu import Gpu
 from wsdsl.rates.rates import A_BYTES, COLUMN_BYTES

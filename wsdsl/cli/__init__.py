@@ -5,8 +5,6 @@ Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in
 kernel or the schedule.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

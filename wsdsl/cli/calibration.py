@@ -1,7 +1,5 @@
 """`wsdsl calibrate`: measure the hardware parameters of this GPU."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """`wsdsl cache`: the compiled kernels on disk."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

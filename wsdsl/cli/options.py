@@ -1,7 +1,5 @@
 """Options of the form NAME=VALUE, and the mistakes in them."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable, Sequence

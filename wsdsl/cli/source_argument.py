@@ -1,7 +1,5 @@
 """FILE[:KERNEL]: the kernel that a command is about."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

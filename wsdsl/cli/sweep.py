@@ -1,7 +1,5 @@
 """`wsdsl sweep`: time every combination of some schedule fields, predicted or measured."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

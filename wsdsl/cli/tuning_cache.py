@@ -1,7 +1,5 @@
 """`wsdsl tuning-cache`: the measured schedules that the compiler uses."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

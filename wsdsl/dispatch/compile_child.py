@@ -1,7 +1,5 @@
 """Compile jobs; `python -m wsdsl.dispatch.compile_child` reads jobs and writes results."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """Compile the variants of a kernel for `Kernel.export`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

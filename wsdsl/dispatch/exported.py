@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from wsdsl.artifact.artifact import Declaration
+from wsdsl.artifact.dispatch_table import Form
 from wsdsl.diagnostics import CompileError, LaunchError
 from wsdsl.dispatch.callee import Callee
 from wsdsl.dispatch.compiled import Compiled
 from wsdsl.dispatch.dispatcher import MAX_CALLED
 from wsdsl.dispatch.execution import runs_simulated
 from wsdsl.dispatch.kernel import Kernel
+from wsdsl.export.manifest import Manifest
 from wsdsl.lazy import cached_property, remember
+from wsdsl.runtime.arguments import Call
 from wsdsl.schedule import Schedule
-
-if TYPE_CHECKING:
-    from wsdsl.artifact.artifact import Declaration
-    from wsdsl.artifact.dispatch_table import Form
-    from wsdsl.export.manifest import Manifest
-    from wsdsl.runtime.arguments import Call
 
 
 def load_exported(folder: str | Path) -> Exported:

@@ -1,7 +1,5 @@
 """Calls of kernels that JAX traces: calls of XLA's FFI on GPUs, of the simulator on the CPU."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Sequence
@@ -13,10 +11,11 @@ from importlib import import_module
 from itertools import count
 from pathlib import Path
 from re import findall
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from wsdsl.artifact.versions import require_compiler
 from wsdsl.diagnostics import CompileError, LaunchError, ScheduleError
+from wsdsl.dispatch.dispatcher import Dispatcher
 from wsdsl.dispatch.execution import runs_simulated
 from wsdsl.dispatch.vectorized_variants import select_variant
 from wsdsl.ir.types import Tile
@@ -24,9 +23,6 @@ from wsdsl.runtime.arguments import Call, match_arguments
 from wsdsl.runtime.arrays.views import FRAMEWORK_NAMES, ArrayView, contiguous_strides, dtype_named
 from wsdsl.runtime.bind import positions
 from wsdsl.schedule import Schedule
-
-if TYPE_CHECKING:
-    from wsdsl.dispatch.dispatcher import Dispatcher
 
 jax: Any = import_module("jax")
 ad, batching, mlir = (import_module(f"jax.interpreters.{x}") for x in ("ad", "batching", "mlir"))

@@ -2,14 +2,13 @@
 nearest sizes at once, while a child process compiles a better one.
 """
 
-from __future__ import annotations
-
 import atexit
 import math
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future
+from typing import Any
 
 from wsdsl.ahead.jobs import Failed, Job, current_config
 from wsdsl.ahead.process import Process
@@ -19,14 +18,11 @@ from wsdsl.diagnostics import LaunchError, warn
 from wsdsl.dispatch.compile_child import compile_job
 from wsdsl.dispatch.compiled import Compiled
 from wsdsl.dispatch.variants import Variants
+from wsdsl.lazy import after_fork
 from wsdsl.records.entry import Request
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.arrays.alignment import Alignment
 from wsdsl.schedule import Schedule
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-from wsdsl.lazy import after_fork
 
 
 class Misses:

@@ -1,7 +1,5 @@
 """`wsdsl.precompiling`: compile the kernels of all calls in a block while the block runs."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager

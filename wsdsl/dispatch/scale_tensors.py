@@ -4,8 +4,6 @@
 loads from a tensor [row atoms, block atoms, 2, 256] instead, with indices computed from m and kb.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 

@@ -1,23 +1,18 @@
 """Operators of `torch.library`: kernels with a schema, a fake implementation and a gradient."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from inspect import signature
 from itertools import count
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from wsdsl.diagnostics import LaunchError, WsdslError, unknown_names
-from wsdsl.ir.types import DType, Tensor, Tile
+from wsdsl.dispatch.dispatcher import Dispatcher
+from wsdsl.ir.types import DType, Tensor, Tile, Value
 from wsdsl.runtime.arrays.views import FRAMEWORK_NAMES, OF_SIX_BITS, ArrayView, adapt, dtype_named
 from wsdsl.runtime.bind import positions
-
-if TYPE_CHECKING:
-    from wsdsl.dispatch.dispatcher import Dispatcher
-    from wsdsl.ir.op import Value
 
 NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 DEVICES = ("CPU", "CUDA")

@@ -1,7 +1,5 @@
 """Compile and cache variants of a kernel, by schedule, sizes, and TMA-compatible tensors."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

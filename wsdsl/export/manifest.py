@@ -3,8 +3,6 @@
 docs/export.md lists the fields. A class of `artifact/serialization.py` is an object with "class".
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Generate the C launcher of an export: launcher.h and launcher.c with tables of the kernels."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Check values of dataclasses against their annotations: JSON may have any type anywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Write the folder of an export: cubins, a JSON manifest and a C launcher."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Lark's tree -> syntax tree. Reports programs that are in the grammar but not in the language."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal, TypeGuard
 

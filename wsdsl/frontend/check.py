@@ -1,7 +1,5 @@
 """Check statements: assignments, names that loops carry, merges after ifs, stores."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from typing import Any
 

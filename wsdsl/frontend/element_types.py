@@ -1,7 +1,5 @@
 """Which element types go together, and which numbers fit one."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """Expressions: names, loads, products, calls."""
 
-from __future__ import annotations
-
 from wsdsl.diagnostics import Loc, counted
 from wsdsl.frontend import entities as e
 from wsdsl.frontend import syntax as s

@@ -3,8 +3,6 @@
 Text in backticks works, for tiles `x` and `y` over an axis `n` of dimension N.
 """
 
-from __future__ import annotations
-
 _LOOPS = "`for m in tiles(M):`, or `for i in each(N):`"
 _MEAN = "`sum(x, over=n) / cast(N, f32)`"
 _LOAD = "load a tile by its index: `X[n]`"

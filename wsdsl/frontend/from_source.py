@@ -1,7 +1,5 @@
 """Source text -> TILE: parse, check (all errors at once), convert, settle tile sizes."""
 
-from __future__ import annotations
-
 from wsdsl.diagnostics import Finding, ParseError, TypeCheckError
 from wsdsl.frontend.check import check
 from wsdsl.frontend.entities import Scope

@@ -5,8 +5,6 @@ grammar, with hashes of the grammar and the version of lark. If these differ, th
 in memory. `python -m wsdsl.frontend.grammar` writes them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Calls of the language's own functions."""
 
-from __future__ import annotations
-
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed_tree
 from wsdsl.frontend.entities import Entity, Literal, Poison, TileType, TypeName, Value, sound

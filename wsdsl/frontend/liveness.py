@@ -3,8 +3,6 @@
 Without it a temporary that two loops happen to share would make the second one sequential.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from wsdsl.frontend import syntax as s

@@ -1,7 +1,5 @@
 """Loops: the dimensions that they traverse, and the variables that they carry."""
 
-from __future__ import annotations
-
 from wsdsl.diagnostics import Loc, counted
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed_tree

@@ -1,7 +1,5 @@
 """Elementwise operators and functions: legal operands, and the types of results."""
 
-from __future__ import annotations
-
 import math
 import operator
 import re

@@ -1,7 +1,5 @@
 """Text -> untyped syntax tree, or a ParseError."""
 
-from __future__ import annotations
-
 from threading import Lock
 from typing import Any, cast
 

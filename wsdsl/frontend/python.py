@@ -1,7 +1,5 @@
 """Kernels as Python functions: their source, and the Python values of their names."""
 
-from __future__ import annotations
-
 import builtins
 from numbers import Integral, Real
 from types import FunctionType, ModuleType

@@ -1,7 +1,5 @@
 """Reductions of an axis: `sum`, `max` and `min`, `argmax` and `argmin`, `cumsum`, `topk`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from wsdsl.frontend import syntax as s

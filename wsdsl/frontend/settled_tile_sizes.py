@@ -7,8 +7,6 @@ independent of the tile size. Other carried variables (the rescaled accumulator 
 not decided here: `doubts` lists them, and `simulator/reference/tile_trials.py` evaluates them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The source text of kernels, and conversion of its positions to `Loc`s of the user's file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator
 from contextlib import contextmanager

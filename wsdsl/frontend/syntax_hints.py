@@ -1,7 +1,5 @@
 """Why the parser stopped, in a user's words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

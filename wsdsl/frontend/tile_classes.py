@@ -7,8 +7,6 @@ the result of the axis. `so_far`: a carried variable at the start of an iteratio
 addend. `seen`: the value depends on the bounds in another way; `cause` is the op that causes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 

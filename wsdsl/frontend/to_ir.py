@@ -1,7 +1,5 @@
 """Typed tree -> TILE: expressions are flattened to ops, values get readable names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.diagnostics import Loc

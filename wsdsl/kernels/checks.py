@@ -1,7 +1,5 @@
 """Check the arrays of a ready-made kernel other than its first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.diagnostics import LaunchError

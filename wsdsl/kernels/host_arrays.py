@@ -1,7 +1,5 @@
 """Arrays of any framework as NumPy has them, and back to where they came from, of every type."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gradients of the operators `wsdsl::matmul` and `wsdsl::stored_matmul`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

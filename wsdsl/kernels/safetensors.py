@@ -1,7 +1,5 @@
 """Files in the safetensors format: size of the header u64 | header, JSON | data."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

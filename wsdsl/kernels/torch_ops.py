@@ -1,7 +1,5 @@
 """Operators `torch.ops.wsdsl.…` of the ready kernels, for traces and gradients."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar

@@ -2,8 +2,6 @@
 (`shipped/`) or written by `wsdsl calibrate` on the user's machine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

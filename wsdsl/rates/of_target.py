@@ -2,8 +2,6 @@
 nearest GPU.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from functools import cache

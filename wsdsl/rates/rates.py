@@ -8,8 +8,6 @@ fall when the tensor cores are busy: their cycles are `tensor_smem_clock` times 
 a model can add them to those of MMAs. DRAM and the start of a kernel have nanoseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial

@@ -2,8 +2,6 @@
 uses CUDA cannot be forked.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Find the tuning-cache entry that gives a kernel its schedule."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path

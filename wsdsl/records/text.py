@@ -1,7 +1,5 @@
 """The tuning cache as CSV text, one sorted line per entry; `shipped/NAME.csv` are such files."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Fraction of the predicted time that each hardware unit is busy; the largest is the bottleneck."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers

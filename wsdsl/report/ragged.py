@@ -1,7 +1,5 @@
 """Rows per trip of ragged loops: loops over a part of a dimension, with bounds in GMEM."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Explain a schedule: its prediction by the cost model, and that of the alternatives."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping

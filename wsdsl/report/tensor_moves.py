@@ -1,7 +1,5 @@
 """Describe how the tensors of a SCHEDULED kernel move between GMEM, SMEM and registers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

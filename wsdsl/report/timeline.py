@@ -5,8 +5,6 @@ A worker is a CTA, or a cluster. Where warpgroups are in ping-pong at the tensor
 one of them does with its accumulators overlaps another's MMAs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence

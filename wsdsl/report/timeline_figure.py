@@ -1,7 +1,5 @@
 """Draw a timeline: the work units of SMs or clusters over time."""
 
-from __future__ import annotations
-
 import colorsys
 from collections import defaultdict
 from collections.abc import Sequence

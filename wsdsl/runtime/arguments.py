@@ -1,7 +1,5 @@
 """From a call's arguments to checked arrays, scalars and sizes."""
 
-from __future__ import annotations
-
 import operator
 import struct
 from collections.abc import Mapping, Sequence

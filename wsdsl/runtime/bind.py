@@ -1,7 +1,5 @@
 """Do a call's arrays fit the kernel? All that does not is said at once, before anything runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from wsdsl.artifact.artifact import Access

@@ -1,7 +1,5 @@
 """Which GPUs there are, and the context in which a call runs."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Report the requirements of wsdsl: found, missing, and how to install them."""
 
-from __future__ import annotations
-
 import sys
 from importlib import metadata, util
 from typing import Any

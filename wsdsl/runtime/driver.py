@@ -1,7 +1,5 @@
 """The CUDA driver through cuda-python: loaded on first use, every failure a LaunchError."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Launch compiled kernels: `Launcher.prepare` resolves a call once, for any number of launches."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial

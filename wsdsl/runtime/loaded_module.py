@@ -1,7 +1,5 @@
 """A kernel's code in the GPU: loaded once a context, from a cubin or (assembled there) PTX."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import threading

@@ -1,7 +1,5 @@
 """NumPy arrays on a machine with a GPU: there, run, and back."""
 
-from __future__ import annotations
-
 import math
 from contextlib import ExitStack
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """CUtensorMaps: the descriptors of tensors for TMA, in CUDA's order (the contiguous axis first)."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from typing import NamedTuple

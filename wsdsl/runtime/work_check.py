@@ -4,8 +4,6 @@ The formulas of `wsdsl/ir/tile_scheduler.py` are checked before a kernel runs th
 problem: wrong ones would corrupt results or hang the GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 

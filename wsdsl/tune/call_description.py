@@ -1,7 +1,5 @@
 """The description of a call for the process that measures it, as plain data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -2,8 +2,6 @@
 of the leaders with adjacent tile widths and stages, and the best with transformed operands in SMEM.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Set

@@ -1,7 +1,5 @@
 """Measure calls on the GPU in bursts of a few milliseconds, as CUDA graphs."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -1,7 +1,5 @@
 """Log each measurement in the user's database at once, so that an interrupted run can resume."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import Any

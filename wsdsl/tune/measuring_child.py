@@ -3,8 +3,6 @@
 only.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

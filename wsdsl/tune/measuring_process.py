@@ -1,7 +1,5 @@
 """Measure schedules in a child process, and survive its crashes and hangs."""
 
-from __future__ import annotations
-
 import pickle
 import queue
 import threading

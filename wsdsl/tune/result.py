@@ -1,7 +1,5 @@
 """Results of tuning: the measured schedules, the fastest, and a plot of their times."""
 
-from __future__ import annotations
-
 import importlib
 import math
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 longer, and so on; measure the finalists for long enough that the GPU's power limit counts.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Sequence

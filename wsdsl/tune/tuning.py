@@ -1,13 +1,11 @@
 """`Kernel.tune`: compile candidates, measure them versus the incumbent, and cache the results."""
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wsdsl.ahead.compiling import compiled
 from wsdsl.ahead.jobs import Built, CompileJob, Failed, Job
@@ -33,9 +31,6 @@ from wsdsl.tune.measuring_process import MeasuringProcess
 from wsdsl.tune.memory import ALIGN
 from wsdsl.tune.result import Trial, Tuned
 from wsdsl.tune.successive_halving import SuccessiveHalving, name_of
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 MOST_PROCESSES = 16
 

@@ -1,21 +1,16 @@
 """From a call's operands to a kernel and what it is given, once for each geometry."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.dispatch.compiled import Compiled
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.kernels.gemm.matmul_source import BATCHES, Form, Param
 from wsdsl.kernels.gemm.operands import ARRAYS, Operands, Options
 from wsdsl.kernels.gemm.strided import batch_axes, contiguous_last, merge_batches
 from wsdsl.runtime.arrays.views import ArrayView, byte_range
 from wsdsl.schedule import Schedule
-
-if TYPE_CHECKING:
-    from wsdsl.dispatch.compiled import Compiled
 
 OPERANDS = {"a": "A", "b": "B"}
 """The kernel's parameters, by a call's arguments."""

@@ -1,15 +1,16 @@
 """One matmul of given arrays: its kernel, to run, compile, explain, prove or tune."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from wsdsl.artifact.artifact import Certificate
 from wsdsl.diagnostics import LaunchError
+from wsdsl.dispatch.compiled import Compiled
 from wsdsl.dispatch.dispatcher import OnMiss
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import F32
 from wsdsl.kernels.gemm.call_plan import Plan
@@ -17,15 +18,10 @@ from wsdsl.kernels.gemm.matmul_source import kernel_of
 from wsdsl.lazy import cached_property
 from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.arrays.views import ArrayView
+from wsdsl.runtime.prepared import Prepared
+from wsdsl.runtime.recent import Start
 from wsdsl.schedule import Schedule, as_schedule, with_constants
-
-if TYPE_CHECKING:
-    from wsdsl.artifact.artifact import Certificate
-    from wsdsl.dispatch.compiled import Compiled
-    from wsdsl.dispatch.kernel import Kernel
-    from wsdsl.runtime.prepared import Prepared
-    from wsdsl.runtime.recent import Start
-    from wsdsl.tune import Tuned
+from wsdsl.tune import Tuned
 
 PLACE = re.compile(r"argument \d+ \((\w+)\)")
 

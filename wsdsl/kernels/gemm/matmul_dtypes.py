@@ -1,7 +1,5 @@
 """Element types of a product: how they are named, which go together, what comes out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,18 +4,13 @@ A parameter's dimensions say how it is indexed: `B: bf16[G, K, N]` is read as `B
 scales `f32[NB, KB]` of blocks as `[index(n) // 128, index(k) // 128]`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.ir.hardware.wgmma_shapes import sum_of
 from wsdsl.ir.types import DType
 from wsdsl.record import record
-
-if TYPE_CHECKING:
-    from wsdsl.dispatch.kernel import Kernel
 
 BLOCK = 128
 """Elements along a dimension that share a scale."""

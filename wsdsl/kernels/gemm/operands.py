@@ -1,7 +1,5 @@
 """Check the arguments of a matmul call; derive sizes by axis and the strides of each array."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any

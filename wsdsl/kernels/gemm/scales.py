@@ -1,7 +1,5 @@
 """Which scales an array holds: one for all, one a row, or one a block of 128 elements of K."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from wsdsl.diagnostics import Finding, LaunchError

@@ -3,8 +3,6 @@
 An axis along which a tensor does not vary is left out of its strides, as a broadcast has it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 Strides = dict[str, int]

@@ -1,7 +1,5 @@
 """bf16 arrays of any framework as their bits in NumPy, and back to where they came from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

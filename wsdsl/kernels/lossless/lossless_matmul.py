@@ -1,13 +1,12 @@
 """`lossless.matmul`: x @ weights.T, of weights that `pack` packed, in one kernel."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wsdsl.dispatch.callee import repeated_with_weights
 from wsdsl.dispatch.dispatcher import OnMiss
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.dynamo import opaque
 from wsdsl.kernels.checks import type_of_output
 from wsdsl.kernels.gemm.matmul_dtypes import wrong_option, wrong_shape
@@ -17,9 +16,6 @@ from wsdsl.kernels.torch_ops import traced_lossless, with_gradient
 from wsdsl.runtime.arrays.interop import describe
 from wsdsl.runtime.arrays.packed import with_zeros
 from wsdsl.schedule import Schedule, as_schedule, with_constants
-
-if TYPE_CHECKING:
-    from wsdsl.dispatch.kernel import Kernel
 
 WEIGHTS = ("codes", "low", "entries", "marks", "firsts", "verbatim")
 OUTPUTS = ("bf16", "f16", "f32")

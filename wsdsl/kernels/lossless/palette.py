@@ -11,8 +11,6 @@ of the code: these miss 1.5 times as many weights, but a weight takes a three-bi
 byte permutation instead of four operations.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`load`: weights of a linear layer as checkpoints of other packages have them."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

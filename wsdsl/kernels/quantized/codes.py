@@ -1,7 +1,5 @@
 """Codes of weights: their type, their storage, and the numbers that they represent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,19 +1,19 @@
 """`quantized.matmul`: x @ weights.T, of weights that are dequantised in the kernel."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wsdsl.diagnostics import LaunchError
 from wsdsl.dispatch.callee import repeated_with_weights
 from wsdsl.dispatch.dispatcher import OnMiss
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.dynamo import opaque
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
+from wsdsl.kernels.gemm.matmul import Activation
 from wsdsl.kernels.gemm.matmul_dtypes import ADDENDS, RESIDUALS, wrong_option, wrong_shape
 from wsdsl.kernels.gemm.matmul_source import ACTIVATIONS
 from wsdsl.kernels.quantized.quantized_source import Form, kernel_of
@@ -22,10 +22,6 @@ from wsdsl.kernels.torch_ops import traced_stored, with_gradient
 from wsdsl.runtime.arrays.interop import describe
 from wsdsl.runtime.arrays.packed import contiguous, with_zeros
 from wsdsl.schedule import Schedule, as_schedule, with_constants
-
-if TYPE_CHECKING:
-    from wsdsl.dispatch.kernel import Kernel
-    from wsdsl.kernels.gemm.matmul import Activation
 
 MOST_ROW_BYTES = 4096
 """Of codes: 64 registers per thread of eight warpgroups, two of whose threads share a row."""

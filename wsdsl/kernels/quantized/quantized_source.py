@@ -1,17 +1,12 @@
 """Generate the source of matmuls that have quantized weights, from a call's options (`Form`)."""
 
-from __future__ import annotations
-
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.gemm.matmul_source import INDEX, Param, head_of, store_of
 from wsdsl.kernels.gemm.matmul_source import Form as Product
 from wsdsl.record import record
-
-if TYPE_CHECKING:
-    from wsdsl.dispatch.kernel import Kernel
 
 GROUPED = ("NB", "KB")
 """Dimensions of scales and zero points that have one element per group of N, of K."""

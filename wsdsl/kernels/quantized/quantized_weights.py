@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from wsdsl.diagnostics import LaunchError
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.dynamo import opaque
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.checks import AS_BITS
@@ -29,9 +30,6 @@ from wsdsl.runtime.arrays.packed import Packed, contiguous
 from wsdsl.runtime.arrays.packed import pack as in_order
 from wsdsl.runtime.arrays.views import adapt
 from wsdsl.runtime.native.repeated_calls import Repeater
-
-if TYPE_CHECKING:
-    from wsdsl.dispatch.kernel import Kernel
 
 SCALES = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2", "f8e8m0")
 FORMATS = {"nvfp4": ("f4e2m1", 16, "f8e4m3"), "mxfp4": ("f4e2m1", 32, "f8e8m0")}

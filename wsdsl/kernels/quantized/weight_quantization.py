@@ -1,7 +1,5 @@
 """`quantize`: weights rounded to codes of 4 or 8 bits, with scales and zero points."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

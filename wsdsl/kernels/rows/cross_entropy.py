@@ -1,7 +1,5 @@
 """`cross_entropy` of logits and indices of classes, and its backward kernel."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any, Literal, Unpack, get_args
 

@@ -1,7 +1,5 @@
 """`layernorm`, and its backward kernels."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 from wsdsl.kernels.rows import normalization, row_arrays

@@ -1,15 +1,11 @@
 """Calls of the kernels of `layernorm` and `rmsnorm`, which differ in their texts alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.kernels.rows.row_arrays import Options, Rows, kernel_of, rows_and_gradient, rows_of
-
-if TYPE_CHECKING:
-    from wsdsl.dispatch.kernel import Kernel
 
 Statistics = tuple[tuple[str, str], ...]
 """Names of outputs [M], and of their values in the text."""

@@ -1,7 +1,5 @@
 """`quantize`: rows, or blocks along them, rounded to 8 bits, with a scale each."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 from wsdsl.ir.types import DTYPES

@@ -1,7 +1,5 @@
 """`rmsnorm`, and its backward kernels."""
 
-from __future__ import annotations
-
 from typing import Any, Unpack
 
 from wsdsl.kernels.rows import normalization

@@ -1,21 +1,17 @@
 """Arrays as matrices whose rows are along their last axis."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from wsdsl.diagnostics import LaunchError
+from wsdsl.dispatch.dispatcher import OnMiss
+from wsdsl.dispatch.kernel import Kernel
 from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
 from wsdsl.kernels.gemm.matmul_dtypes import wrong_dtype, wrong_shape
 from wsdsl.record import record
 from wsdsl.runtime.arrays.interop import describe
-
-if TYPE_CHECKING:
-    from wsdsl.dispatch.dispatcher import OnMiss
-    from wsdsl.dispatch.kernel import Kernel
-    from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule
 
 FLOATS = ("f32", "f16", "bf16")
 

@@ -1,7 +1,5 @@
 """`softmax` and `log_softmax`, and their backward kernels."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, Unpack
 
 from wsdsl.kernels.rows.row_arrays import Options, kernel_of, rows_and_gradient, rows_of

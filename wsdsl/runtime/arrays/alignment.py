@@ -1,7 +1,5 @@
 """Decide how TMA-incompatible tensors are accessed: by threads, or by TMA from a padded copy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Copy TMA-incompatible operands before a launch (`padding`); allocate the copies' memory."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager

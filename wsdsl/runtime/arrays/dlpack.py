@@ -1,7 +1,5 @@
 """Reading DLPack capsules, for arrays that speak nothing else. Layout: DLManagedTensor."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -3,8 +3,6 @@
 None of them is imported here: an array that exists has brought its module along.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ To pack is to move elements, by operations of the module that made the array: on
 is packed there.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from dataclasses import dataclass, field, replace

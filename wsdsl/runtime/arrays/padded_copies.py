@@ -4,8 +4,6 @@ A copy reads and writes the operand once more, at 1.3 to 2.3 TB/s on an H200; wi
 the kernel copy each tile for each CTA that reads it (`lowering/heuristics/padding.py` weighs that).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

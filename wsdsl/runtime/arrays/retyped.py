@@ -1,7 +1,5 @@
 """View a call's arrays as tensors of other types: groups of adjacent elements, or flat arrays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

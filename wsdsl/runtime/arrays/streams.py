@@ -1,7 +1,5 @@
 """The stream on which a call runs: given, or the current one of the arrays' framework."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

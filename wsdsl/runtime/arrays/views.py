@@ -1,7 +1,5 @@
 """ArrayView: the runtime's description of an array of any framework; and its geometry."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import field, replace

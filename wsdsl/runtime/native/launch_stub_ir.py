@@ -3,8 +3,6 @@
 Layouts: see `launch_stub.py`.
 """
 
-from __future__ import annotations
-
 from struct import pack
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Native functions: machine code that is cached on disk, and executed from memory."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import mmap

@@ -1,7 +1,5 @@
 """Emit native functions as LLVM IR. All values are i64 words; memory is read by `word`."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from struct import unpack_from

@@ -1,7 +1,5 @@
 """Launches that native code can repeat, and recording of those of a call."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager

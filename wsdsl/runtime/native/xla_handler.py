@@ -4,8 +4,6 @@ XLA may run it in several threads: arguments and configuration are copied to the
 Layouts: `xla/ffi/api/c_api.h` in `jax.ffi.include_dir()`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
