@@ -14,9 +14,9 @@ def main(arguments: list[str]) -> int:
     seconds, *names = arguments
     known = {bench.name: bench for bench in benches(float(seconds))}
     try:
-        from wsdsl.calibrate.gpu import Cuda
+        from wsdsl.calibrate.gpu import Gpu
 
-        gpu = Cuda()
+        gpu = Gpu()
     except WsdslError as error:
         _tell(failed=CODE.sub("", str(error)))
         return 1

@@ -4,7 +4,7 @@ import ctypes
 import statistics
 import struct
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from wsdsl.calibrate.asm import PATIENCE, SAMPLE_BYTES, Kernel
 from wsdsl.codegen.ptxas import assemble
@@ -12,7 +12,13 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.lazy import cached_property
 from wsdsl.record import record
 from wsdsl.runtime import driver
-from wsdsl.runtime.device import Context, context_for
+from wsdsl.runtime.device import (
+    Context,
+    context_for,
+    device_attribute,
+    memory_bytes,
+    new_stream,
+)
 from wsdsl.runtime.loaded_module import Function, Module
 from wsdsl.runtime.packed_arguments import ALIGN
 from wsdsl.runtime.tensor_map_encoding import TiledMap, encode
@@ -35,52 +41,17 @@ class Run:
     """Cycles a nanosecond."""
 
 
-class Gpu(Protocol):
-    num_sms: int
-    l2_bytes: int
-
-    def run(self, kernel: Kernel, grid: int, count: int, *arguments: Argument) -> Run: ...
-
-    def once(self, kernel: Kernel, grid: int, count: int, *arguments: Argument) -> Run:
-        """Time one launch, without a warm-up."""
-        ...
-
-    def chain(self, kernel: Kernel, grid: int, length: int, *, early: bool) -> float:
-        """Nanoseconds from launch to launch in a graph."""
-        ...
-
-    def room(self, kernel: Kernel) -> int:
-        """Clusters of it that run at the same time."""
-        ...
-
-    def buffer(self, size: int) -> int:
-        """Allocate `size` bytes; return their address, a multiple of 256."""
-        ...
-
-    def clear(self, address: int, size: int) -> None: ...
-
-    def upload(self, address: int, data: bytes) -> None: ...
-
-    def rows(self, address: int, rows: int, pitch: int, box_rows: int) -> bytes:
-        """A tensor map of `rows` rows of bf16, as long as the pitch, in boxes of 128 bytes."""
-        ...
-
-
-class Cuda:
-    """`Gpu` through the driver."""
+class Gpu:
+    """A GPU that runs microbenchmarks."""
 
     def __init__(self, index: int = 0) -> None:
         self.context: Context = context_for(index)
-        attribute = driver.api().CUdevice_attribute
         self.num_sms = self.context.device.num_sms
-        handle = driver.call("cuDeviceGet", index)
-        l2 = attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
-        self.l2_bytes = int(driver.call("cuDeviceGetAttribute", l2, handle))
-        self.memory_bytes = int(driver.call("cuDeviceTotalMem", handle))
+        self.l2_bytes = device_attribute(index, "L2_CACHE_SIZE")
+        self.memory_bytes = memory_bytes(index)
         self._functions: dict[str, Function] = {}
         self._buffers: list[int] = []
-        flag = driver.api().CUstream_flags.CU_STREAM_NON_BLOCKING
-        self._stream = driver.call("cuStreamCreate", int(flag))
+        self._stream = new_stream()
         self._out = int(driver.call("cuMemAlloc", MAX_CTAS * SAMPLE_BYTES))
 
     @cached_property
@@ -88,6 +59,7 @@ class Cuda:
         return driver.call("cuEventCreate", 0), driver.call("cuEventCreate", 0)
 
     def buffer(self, size: int) -> int:
+        """Allocate `size` bytes; return their address, a multiple of 256."""
         self._buffers.append(int(driver.call("cuMemAlloc", size)))
         return self._buffers[-1]
 
@@ -105,10 +77,12 @@ class Cuda:
         driver.call("cuStreamSynchronize", self._stream)
 
     def rows(self, address: int, rows: int, pitch: int, box_rows: int) -> bytes:
+        """A tensor map of `rows` rows of bf16, as long as the pitch, in boxes of 128 bytes."""
         dims, box = (pitch // 2, rows), (64, box_rows)
         return encode(TiledMap("BFLOAT16", address, dims, (pitch,), box, "128B", "L2_128B"))
 
     def room(self, kernel: Kernel) -> int:
+        """Return the number of its clusters that run at the same time."""
         query = "cuOccupancyMaxActiveClusters"
         config = self._config(kernel, kernel.cluster, False)
         return int(driver.call(query, self._function(kernel).handle, config))
@@ -119,6 +93,7 @@ class Cuda:
         return sorted(runs, key=lambda run: run.cycles)[RUNS // 2]
 
     def once(self, kernel: Kernel, grid: int, count: int, *arguments: Argument) -> Run:
+        """Time one launch, without a warm-up."""
         held = _Packed(kernel, (self._out, count, *arguments))
         function, config = self._function(kernel), self._config(kernel, grid, False)
         driver.call("cuLaunchKernelEx", config, function.handle, held.address, 0)
@@ -137,6 +112,7 @@ class Cuda:
         return [(a, b, c) for a, b, c, _ in struct.iter_unpack("<4Q", data)]
 
     def chain(self, kernel: Kernel, grid: int, length: int, *, early: bool) -> float:
+        """Return nanoseconds between launches in a graph."""
         cuda = driver.api()
         held = _Packed(kernel, (self._out, 0))
         function, config = self._function(kernel), self._config(kernel, grid, early)

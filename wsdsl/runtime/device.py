@@ -80,18 +80,32 @@ def gpu_available() -> bool:
 
 @cache
 def device_properties(index: int) -> Device:
-    attribute = driver.api().CUdevice_attribute
-    handle = driver.call("cuDeviceGet", index)
+    raw: bytes = driver.call("cuDeviceGetName", 256, driver.call("cuDeviceGet", index))
+    ends = "MAJOR", "MINOR"
+    major, minor = (device_attribute(index, f"COMPUTE_CAPABILITY_{end}") for end in ends)
+    num_sms = device_attribute(index, "MULTIPROCESSOR_COUNT")
+    name = raw.split(b"\0")[0].decode()
+    return Device(index, name, num_sms, (major, minor), driver_version())
 
-    def get(name: str) -> int:
-        return int(driver.call("cuDeviceGetAttribute", getattr(attribute, name), handle))
 
-    raw: bytes = driver.call("cuDeviceGetName", 256, handle)
-    name, version = raw.split(b"\0")[0].decode(), int(driver.call("cuDriverGetVersion"))
-    num_sms = get("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT")
-    major = get("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR")
-    minor = get("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR")
-    return Device(index, name, num_sms, (major, minor), (version // 1000, version % 1000 // 10))
+def device_attribute(index: int, name: str) -> int:
+    attribute = getattr(driver.api().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+    return int(driver.call("cuDeviceGetAttribute", attribute, driver.call("cuDeviceGet", index)))
+
+
+def memory_bytes(index: int) -> int:
+    return int(driver.call("cuDeviceTotalMem", driver.call("cuDeviceGet", index)))
+
+
+def driver_version() -> tuple[int, int]:
+    """Return the CUDA version that the driver supports."""
+    version = int(driver.call("cuDriverGetVersion"))
+    return version // 1000, version % 1000 // 10
+
+
+def new_stream() -> Any:
+    """Create a stream that does not synchronize with the default stream."""
+    return driver.call("cuStreamCreate", int(driver.api().CUstream_flags.CU_STREAM_NON_BLOCKING))
 
 
 def known_devices() -> list[Device]:

@@ -190,12 +190,12 @@ class Launcher:
         copies = self._padded(own) if grid else {}
         seen = {**own, **{name: copy.view for name, copy in copies.items()}}
 
-        def map_at(argument: MapArgument, address: int, /) -> bytes:
+        def map_at(argument: MapArgument, address: int) -> bytes:
             written, view = argument.tensor in self.access.writes, seen[argument.tensor]
             view = replace(view, pointer=address)
             return encode(tiled_map(view, argument, written=written, zeros=zeros))
 
-        def map_bytes(argument: MapArgument, /) -> bytes:
+        def map_bytes(argument: MapArgument) -> bytes:
             if not grid or argument.tensor in copies:
                 return bytes(MAP_BYTES)
             return map_at(argument, own[argument.tensor].pointer)

@@ -9,7 +9,7 @@ from wsdsl.artifact.machine_code import FIXED_IN, OF_REGISTERS, overwritten
 from wsdsl.diagnostics import LaunchError
 from wsdsl.record import record
 from wsdsl.runtime import driver
-from wsdsl.runtime.device import Context, current, is_capturing, may_allocate
+from wsdsl.runtime.device import Context, current, driver_version, is_capturing, may_allocate
 
 LOG_BYTES = 16384
 SERIALISED = re.compile(r"C75(?:09|1[0-6]|18|20)|C7602|C7508")
@@ -61,7 +61,7 @@ class Module:
             return found
 
     def _load(self, context: Context) -> Function:
-        module, notes = self._load_cubin() if self.is_cubin else self._load_ptx()
+        module, notes = self._load_image()
         handle = driver.call("cuModuleGetFunction", module, self.name.encode())
         attributes = driver.api().CUfunction_attribute
         if self.smem_bytes:
@@ -74,10 +74,9 @@ class Module:
                 notes = (*notes, f"{self.name} uses {spilled} bytes of local memory per thread")
         return Function(handle, context, notes)
 
-    def _load_cubin(self) -> tuple[Any, tuple[str, ...]]:
-        return driver.call("cuModuleLoadData", self.image), ()
-
-    def _load_ptx(self) -> tuple[Any, tuple[str, ...]]:
+    def _load_image(self) -> tuple[Any, tuple[str, ...]]:
+        if self.is_cubin:
+            return driver.call("cuModuleLoadData", self.image), ()
         option = driver.api().CUjit_option
         info, errors = bytearray(LOG_BYTES), bytearray(LOG_BYTES)
         options = {
@@ -98,7 +97,7 @@ class Module:
             message = f"WS0755 the driver rejects PTX of {self.name}: {error.code}\n{_text(errors)}"
             hint = "install ptxas (pip install nvidia-cuda-nvcc), or update the driver"
             raise LaunchError(message.rstrip(), hint=hint) from None
-        version = "{}.{}".format(*context_driver())
+        version = "{}.{}".format(*driver_version())
         notes = [f"assembled by the driver (CUDA {version}), since ptxas was not found"]
         lines = [line for log in (info, errors) for line in _text(log).splitlines()]
         notes += [line.strip() for line in lines if SERIALISED.search(line)]
@@ -117,7 +116,7 @@ class Module:
         finally:
             driver.call("cuLinkDestroy", state)
         if overwritten(cubin):
-            version = "{}.{}".format(*context_driver())
+            version = "{}.{}".format(*driver_version())
             message = (
                 f"WS0756 {self.name}: the driver's assembler (CUDA {version}) overwrites registers "
                 "of an operand that an MMA in flight reads"
@@ -128,11 +127,6 @@ class Module:
             )
             raise LaunchError(message, hint=hint)
         return driver.call("cuModuleLoadData", cubin)
-
-
-def context_driver() -> tuple[int, int]:
-    version = int(driver.call("cuDriverGetVersion"))
-    return version // 1000, version % 1000 // 10
 
 
 def _text(log: bytearray) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from wsdsl.artifact import signature as args
 from wsdsl.diagnostics import LaunchError
@@ -17,16 +16,10 @@ ALIGN = 64
 """Alignment of a CUtensorMap, and of the buffer."""
 
 
-class MapBytes(Protocol):
-    """Returns the 128 bytes of a tensor map."""
-
-    def __call__(self, argument: args.MapArgument, /) -> bytes: ...
-
-
-class MapAt(Protocol):
-    """Returns the 128 bytes of a tensor map for a tensor at an address."""
-
-    def __call__(self, argument: args.MapArgument, address: int, /) -> bytes: ...
+MapBytes = Callable[[args.MapArgument], bytes]
+"""Returns the 128 bytes of a tensor map."""
+MapAt = Callable[[args.MapArgument, int], bytes]
+"""Returns the 128 bytes of a tensor map for a tensor at an address."""
 
 
 def size_of(argument: args.Argument) -> int:

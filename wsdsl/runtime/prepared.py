@@ -49,7 +49,6 @@ class Prepared:
         "_copies",
         "_early",
         "_fills",
-        "_grid",
         "_handle",
         "_kernel",
         "_launch",
@@ -62,6 +61,7 @@ class Prepared:
         "_success",
         "_sync",
         "_written",
+        "grid",
         "keepalive",
     )
 
@@ -82,7 +82,7 @@ class Prepared:
         written: tuple[Any, ...] = (),
     ) -> None:
         cuda = driver.api()
-        self._signature, self._kernel, self._grid = signature, kernel, grid
+        self._signature, self._kernel, self.grid = signature, kernel, grid
         self._handle, self._packed = kernel.handle, packed
         self._stream_of, self._sync, self._lending = stream_of, sync, lending
         self._launch, self._success = cuda.cuLaunchKernelEx, cuda.CUresult.CUDA_SUCCESS
@@ -104,13 +104,9 @@ class Prepared:
         """Whether `moved` returns a call."""
         return self._movable or self._idle
 
-    @property
-    def grid(self) -> int:
-        return self._grid
-
     def repeatable(self, copied: bool = True, filled: bool = False) -> Repeatable | None:
         """The launch of a call without other parts, or whose outputs are `filled` elsewhere."""
-        more = (self._fills and not filled) or self._sync or not self._grid
+        more = (self._fills and not filled) or self._sync or not self.grid
         if more or not self._movable:
             return None
         config = self._new_config(0)
@@ -122,7 +118,7 @@ class Prepared:
 
     @property
     def _idle(self) -> bool:
-        return not self._grid and not self._fills
+        return not self.grid and not self._fills
 
     def __call__(self) -> None:
         if recorder.calls is not None:
@@ -135,7 +131,7 @@ class Prepared:
             return outside(self.__call__)()
         if self._fills:
             self._fill(self._stream_of())
-        if not self._grid:
+        if not self.grid:
             return None
         stream = self._stream_of()
         config = self._configs.get(stream)
@@ -208,7 +204,7 @@ class Prepared:
         # CTAs that run together start when there is room for all, so not early.
         own, together = self._signature, self._signature.together
         attributes = [driver.launch_attribute(together)] if together or self._early else []
-        return driver.launch_config(self._grid, own.threads, own.smem_bytes, stream, attributes)
+        return driver.launch_config(self.grid, own.threads, own.smem_bytes, stream, attributes)
 
     def _retry(self, config: Any, table: int, status: Any) -> None:
         """Launch once more with the kernel's own context current; this thread may have another."""

@@ -22,7 +22,7 @@ from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.arrays.streams import MAX_STREAMS, Place, place_of
 from wsdsl.runtime.arrays.views import ArrayView, contiguous_strides
-from wsdsl.runtime.device import Context, EachContext, current, may_allocate
+from wsdsl.runtime.device import Context, EachContext, current, may_allocate, new_stream
 from wsdsl.runtime.packed_arguments import PackedArguments
 
 
@@ -98,8 +98,7 @@ def _free(context: Context, address: int) -> None:
 
 @EachContext
 def _private_stream(_: Context) -> Any:
-    flag = driver.api().CUstream_flags.CU_STREAM_NON_BLOCKING
-    return driver.call("cuStreamCreate", int(flag))
+    return new_stream()
 
 
 def _zero(context: Context, address: int, bytes: int) -> None:

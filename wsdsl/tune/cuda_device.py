@@ -11,7 +11,7 @@ from wsdsl.artifact.artifact import Artifact, Choice
 from wsdsl.artifact.serialization import from_bytes
 from wsdsl.diagnostics import WsdslError
 from wsdsl.runtime import driver
-from wsdsl.runtime.device import context_for
+from wsdsl.runtime.device import context_for, device_attribute, memory_bytes, new_stream
 from wsdsl.runtime.launcher import launcher_of
 from wsdsl.tune.call_description import CallDescription, Progress
 from wsdsl.tune.memory import fault, make_sets
@@ -75,18 +75,15 @@ class _BurstGraph:
 
 
 class CudaDevice:
-    """`MeasuredDevice` of tune/call_description.py."""
+    """The device, in the process that measures. The first kernel that is added is the incumbent;
+    results are compared with its result. Times are microseconds per call.
+    """
 
     def __init__(self, spec: CallDescription) -> None:
         self._spec = spec
         self._context = context_for(spec.index)
-        attribute = driver.api().CUdevice_attribute
-        handle = driver.call("cuDeviceGet", spec.index)
-        l2 = attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
-        self._memory = int(driver.call("cuDeviceTotalMem", handle))
-        flag = driver.api().CUstream_flags.CU_STREAM_NON_BLOCKING
-        self._stream = driver.call("cuStreamCreate", int(flag))
-        l2_bytes = int(driver.call("cuDeviceGetAttribute", l2, handle))
+        self._memory, self._stream = memory_bytes(spec.index), new_stream()
+        l2_bytes = device_attribute(spec.index, "L2_CACHE_SIZE")
         self._sets = make_sets(spec.arguments, spec.index, l2_bytes)
         self._written = [held for held in self._sets[0] if held.argument.is_written]
         updated = (held for held in self._written if held.argument.is_read)
@@ -102,6 +99,7 @@ class CudaDevice:
         return self._context.device.about() | own
 
     def add(self, name: str, kept: bytes, progress: Progress) -> str:
+        """Run a compiled kernel; return the fault of its result, or ""."""
         progress(name)
         held: tuple[Choice, Artifact] = from_bytes(self._spec.text, kept).value
         try:
@@ -124,6 +122,7 @@ class CudaDevice:
         return told
 
     def check(self, name: str, progress: Progress, *, whole: bool = True) -> str:
+        """Compare complete outputs; return the fault, or ""."""
         progress(name)
         if not self._first:
             self._first.append(self._single[name])
@@ -146,6 +145,7 @@ class CudaDevice:
     def bursts(
         self, names: Sequence[str], rounds: int, progress: Progress
     ) -> dict[str, list[float]]:
+        """Measure one burst of each kernel per round, in shuffled order."""
         if time.monotonic() - self._idle_since > PAUSE_SECONDS:
             progress(names[0])
             self._graphs[names[0]].run(WARM_SECONDS)
@@ -162,6 +162,7 @@ class CudaDevice:
     def sustained(
         self, names: Sequence[str], seconds: float, progress: Progress
     ) -> dict[str, float]:
+        """Alternate the kernels, for `seconds` in total."""
         share = seconds / (len(names) * TURNS)
         times: dict[str, list[float]] = {name: [] for name in names}
         for _ in range(TURNS):

@@ -1,5 +1,5 @@
 """`python -m wsdsl.tune.measuring_child`: the process that measures. It reads the class of a
-`MeasuredDevice` and a call description, then requests. A kernel that hangs blocks this process
+device and a call description, then requests. A kernel that hangs blocks this process
 only.
 """
 

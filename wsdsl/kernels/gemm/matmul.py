@@ -36,11 +36,13 @@ MAX_PLANS = 1024
 """Geometries of calls that are remembered."""
 
 
-NAMES = "a", "b", "bias", "activation", "residual", "out_dtype", "scales", "out", "accumulate"
-
-
 class Matmul:
     """See `__call__`. `plan(…)` takes the same arguments, and returns the matmul without a run."""
+
+    positional = (
+        "a", "b", "bias", "activation", "residual", "out_dtype", "scales", "out", "accumulate",
+    )  # fmt: skip
+    """Names of the positional parameters."""
 
     def __init__(self) -> None:
         self._plans: dict[tuple[Any, ...], Plan] = {}
@@ -48,11 +50,6 @@ class Matmul:
 
     def __repr__(self) -> str:
         return "<function wsdsl.kernels.matmul>"
-
-    @property
-    def positional(self) -> tuple[str, ...]:
-        """Names of the positional parameters."""
-        return NAMES
 
     @partial(repeated, traced=True)
     @partial(opaque, traced=traced_matmul)
