@@ -10,7 +10,7 @@ import pytest
 
 from wsdsl.artifact import versions
 from wsdsl.artifact.artifact import Names
-from wsdsl.artifact.cache import kept
+from wsdsl.artifact.cache import get_or_compute
 from wsdsl.artifact.versions import digest
 
 FILE = """
@@ -123,9 +123,9 @@ def test_parts_are_kept_apart() -> None:
 
 def test_another_version_finds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WSDSL_CACHE_DIR", str(tmp_path))
-    assert kept(digest("a"), Names, lambda: Names(("old",))) == Names(("old",))
+    assert get_or_compute(digest("a"), Names, lambda: Names(("old",))) == Names(("old",))
     monkeypatch.setattr(versions, "emitter", lambda: "another")
-    assert kept(digest("a"), Names, lambda: Names(("new",))) == Names(("new",))
+    assert get_or_compute(digest("a"), Names, lambda: Names(("new",))) == Names(("new",))
 
 
 def emitter_of(root: Path, monkeypatch: pytest.MonkeyPatch, *, later: float = 60.0) -> str | None:

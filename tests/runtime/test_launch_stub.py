@@ -426,7 +426,7 @@ def test_functions_are_created_while_all_forget() -> None:
 
 def test_machine_code_is_cached_by_its_sources(monkeypatch, tmp_path: Path) -> None:
     keys = list[Any]()
-    monkeypatch.setattr(native_code, "kept", lambda key, *_: keys.append(key) or b"code")
+    monkeypatch.setattr(native_code, "get_or_compute", lambda key, *_: keys.append(key) or b"code")
     native_code.cached("f", bytes)
     for name in native_code.SOURCES:
         tmp_path.joinpath(name).touch()

@@ -17,48 +17,48 @@ if TYPE_CHECKING:
     from wsdsl.artifact.disk import Disk
 
 T = TypeVar("T")
-MAX_HELD = 512
+MAX_VALUES = 512
 
 
-class _Process:
+class _ProcessCache:
     """Values cached in this process, and locks of the keys that its threads are computing."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
         self.forked()
 
     def forked(self) -> None:
-        """Threads that were making something are not in the child."""
-        self.making: dict[str, threading.RLock] = {}
+        """Drop the locks: threads that hold them are not in the child."""
+        self.computing: dict[str, threading.RLock] = {}
         self.lock = threading.Lock()
 
 
-_own = _Process()
-after_fork(_own.forked)
+_process = _ProcessCache()
+after_fork(_process.forked)
 
 
-def kept(key: str | None, kind: type[T], make: Callable[[], T]) -> T:
-    """The value cached under `key`, or computed by `make`, in one thread and process at a time.
-    Without a key, or while passes are dumped, `make` runs each time.
+def get_or_compute(key: str | None, kind: type[T], make: Callable[[], T]) -> T:
+    """Return the value cached under `key`, or computed by `make`, in one thread and process at a
+    time. Without a key, or while passes are dumped, `make` runs each time.
     """
     if key is None or config.DUMP.get() is not None:
         return make()
-    found = look(key, kind)
+    found = lookup(key, kind)
     if found is not None:
         return found
     with _one_at_a_time(key):
-        found = look(key, kind)
+        found = lookup(key, kind)
         if found is None:
             found = make()
-            _keep(key, found)
+            _store(key, found)
         return found
 
 
-def look(key: str | None, kind: type[T]) -> T | None:
-    """The value cached under `key`, or None."""
+def lookup(key: str | None, kind: type[T]) -> T | None:
+    """Return the value cached under `key`, or None."""
     if key is None or config.DUMP.get() is not None:
         return None
-    found = _own.held.get(key)
+    found = _process.values.get(key)
     if found is None:
         place = disk()
         data = None if place is None else place.read(key)
@@ -70,18 +70,18 @@ def look(key: str | None, kind: type[T]) -> T | None:
             found = from_bytes(key, data).value
         except CorruptError:
             return None
-        _hold(key, found)
+        _remember(key, found)
     return found if isinstance(found, kind) else None
 
 
 def forget() -> None:
     """Clear the cache of this process; entries on disk stay."""
-    with _own.lock:
-        _own.held.clear()
+    with _process.lock:
+        _process.values.clear()
 
 
 def disk() -> Disk | None:
-    """Where entries are kept; None for nowhere."""
+    """Return the cache on disk; None if it is off."""
     folder = config.CACHE_DIR.get()
     return None if folder is None else _disk_at(folder, config.CACHE_MIB.get() << 20)
 
@@ -93,27 +93,27 @@ def _disk_at(folder: Path, limit: int) -> Disk:
     return Disk(folder, limit)
 
 
-def _keep(key: str, made: Any) -> None:
-    _hold(key, made)
+def _store(key: str, value: Any) -> None:
+    _remember(key, value)
     if (place := disk()) is not None:
         from wsdsl.artifact.serialization import Entry, to_bytes
 
-        place.write(key, to_bytes(Entry(key, emitter() or "", made)))
+        place.write(key, to_bytes(Entry(key, emitter() or "", value)))
 
 
-def _hold(key: str, value: Any) -> None:
-    with _own.lock:
-        if len(_own.held) >= MAX_HELD:
-            del _own.held[next(iter(_own.held))]
-        _own.held[key] = value
+def _remember(key: str, value: Any) -> None:
+    with _process.lock:
+        if len(_process.values) >= MAX_VALUES:
+            del _process.values[next(iter(_process.values))]
+        _process.values[key] = value
 
 
 @contextmanager
 def _one_at_a_time(key: str) -> Generator[None]:
-    with _own.lock:
-        own = _own.making.setdefault(key, threading.RLock())
+    with _process.lock:
+        lock_of_key = _process.computing.setdefault(key, threading.RLock())
     try:
-        with own:
+        with lock_of_key:
             place = disk()
             if place is None:
                 yield
@@ -121,5 +121,5 @@ def _one_at_a_time(key: str) -> Generator[None]:
             with place.lock(key):
                 yield
     finally:
-        with _own.lock:
-            _own.making.pop(key, None)
+        with _process.lock:
+            _process.computing.pop(key, None)

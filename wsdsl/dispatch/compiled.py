@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsdsl import config
-from wsdsl.artifact.cache import kept
+from wsdsl.artifact.cache import get_or_compute
 from wsdsl.artifact.versions import artifact_key, emitter, require_compiler
 from wsdsl.background import in_background, in_fork
 from wsdsl.deprecation import Renamed
@@ -184,7 +184,7 @@ class Compiled(Executable):
             raise self._rejected[1].with_traceback(None)
         make = partial(self._make_artifact, *options)
         try:
-            found = kept(artifact_key(self._key), Artifact, make)
+            found = get_or_compute(artifact_key(self._key), Artifact, make)
         except CompileError as error:
             self._rejected = options, error
             raise

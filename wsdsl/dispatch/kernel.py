@@ -81,7 +81,7 @@ class Kernel(Dispatcher):
     def tile_ir(self) -> ir.Kernel:
         """The kernel at the level TILE. ParseError or TypeCheckError with all errors."""
         from wsdsl.artifact.artifact import Names
-        from wsdsl.artifact.cache import kept
+        from wsdsl.artifact.cache import get_or_compute
         from wsdsl.artifact.versions import digest, require_compiler
 
         require_compiler("lark")
@@ -93,7 +93,7 @@ class Kernel(Dispatcher):
         if not doubts(made):
             return made
         key = digest("tile sizes", str(made))
-        found = kept(key, Names, lambda: Names(self._try_tile_sizes(made)))
+        found = get_or_compute(key, Names, lambda: Names(self._try_tile_sizes(made)))
         return dataclasses.replace(made, positive=found.names) if found.names else made
 
     def _try_tile_sizes(

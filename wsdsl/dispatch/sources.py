@@ -8,7 +8,7 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, overload
 
-from wsdsl.artifact.cache import kept
+from wsdsl.artifact.cache import get_or_compute
 from wsdsl.artifact.versions import digest, require_compiler
 from wsdsl.diagnostics import CompileError, ParseError
 from wsdsl.dispatch.compiled import Compiled
@@ -68,7 +68,7 @@ def parse(text: str, file: str = "<string>") -> Kernels:
         made.update(_kernels(text, file))
         return Names(tuple(made))
 
-    found = kept(digest("text", text), Names, read)
+    found = get_or_compute(digest("text", text), Names, read)
     return Kernels(**{name: _of_text(name, text, file, made.get(name)) for name in found.names})
 
 

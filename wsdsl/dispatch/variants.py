@@ -10,7 +10,7 @@ from weakref import WeakSet
 from wsdsl import config
 from wsdsl.ahead.jobs import Built, Job
 from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, Rejection, Representatives
-from wsdsl.artifact.cache import kept, look
+from wsdsl.artifact.cache import get_or_compute, lookup
 from wsdsl.artifact.serialization import from_bytes
 from wsdsl.artifact.shape_bucket import beside_rows, is_round, row_range, shape_bucket
 from wsdsl.artifact.versions import artifact_key, assembler, digest, digest_of
@@ -61,7 +61,7 @@ class Variants:
 
     @cached_property
     def declaration(self) -> Declaration:
-        return kept(self._source_key("declaration"), Declaration, self._declare)
+        return get_or_compute(self._source_key("declaration"), Declaration, self._declare)
 
     def _declare(self) -> Declaration:
         from wsdsl.codegen.launch_signature import access_of
@@ -159,7 +159,11 @@ class Variants:
         held = self._representatives.get(request, adopted)
         if held is None:
             key = self._gpu_key("stand-ins", *request)
-            held = kept(key, Representatives, make) if compute else look(key, Representatives)
+            held = (
+                get_or_compute(key, Representatives, make)
+                if compute
+                else lookup(key, Representatives)
+            )
         if held is not None:
             self._representatives[request] = held
         return held
@@ -184,7 +188,7 @@ class Variants:
 
         known = tuple(sorted(sizes.items()))
         key = self._gpu_key("padded", repr(schedule), known, blocked, able, singly)
-        return kept(key, Names, make).names
+        return get_or_compute(key, Names, make).names
 
     def lowered(self, request: Request) -> Compiled:
         """Lower a request with a complete schedule, without assembling or proving."""
@@ -222,7 +226,7 @@ class Variants:
             self._choose(request, made)
             return Choice(made.source.schedule or Schedule(), made.notes)
 
-        choice = kept(self._choice_key(request), Choice, make)
+        choice = get_or_compute(self._choice_key(request), Choice, make)
         found = self.choices.get(request)
         return found if found is not None and found.is_built else self._chosen(request, choice)
 
@@ -233,7 +237,7 @@ class Variants:
             found = self._compiled.get(code)
         artifact = None
         if found is None or not found.is_built:
-            artifact = look(artifact_key(self._code_key(*code)), Artifact)
+            artifact = lookup(artifact_key(self._code_key(*code)), Artifact)
         return self.adopt(request, choice, artifact)
 
     def adopt(self, request: Request, choice: Choice, artifact: Artifact | None) -> Compiled:
@@ -266,11 +270,11 @@ class Variants:
         held = self.choices.get(request)
         if held is not None and held.is_built:
             return held
-        choice = look(self._choice_key(request), Choice)
+        choice = lookup(self._choice_key(request), Choice)
         if choice is None:
             return None
         code = self._code_of(request, choice)
-        artifact = look(artifact_key(self._code_key(*code)), Artifact)
+        artifact = lookup(artifact_key(self._code_key(*code)), Artifact)
         return artifact and self.adopt(request, choice, artifact)
 
     def is_built(self, job: Job) -> bool:
@@ -363,7 +367,7 @@ class Variants:
         like = dataclasses.replace(compiled.schedule, raster=None, swizzle=None, launch_pdl=None)
         code = artifact_key(self._code_key(like, compiled.sizes, compiled.source.unaligned))
         key = code and digest("refused", code)
-        known = None if compiled.is_built else look(key, Rejection)
+        known = None if compiled.is_built else lookup(key, Rejection)
         if known is not None:
             return known
         try:
@@ -371,7 +375,7 @@ class Variants:
         except (OverwrittenError, SpillError) as error:
             by = isinstance(error, OverwrittenError), getattr(error, "spilled", 0)
             known = Rejection(error.findings[0].message, *by)
-            return kept(key, Rejection, lambda: known)
+            return get_or_compute(key, Rejection, lambda: known)
         return None
 
     @contextmanager

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
-from wsdsl.artifact.cache import kept
+from wsdsl.artifact.cache import get_or_compute
 from wsdsl.artifact.versions import digest
 
 SOURCES = "native_ir.py", "launch_stub_ir.py", "launch_table.py"
@@ -24,7 +24,7 @@ def cached(name: str, emit: Callable[[], bytes]) -> int:
 
 def code_of(name: str, emit: Callable[[], bytes]) -> bytes:
     """Machine code of a native function."""
-    return kept(digest("native", key_of(name)), bytes, emit)
+    return get_or_compute(digest("native", key_of(name)), bytes, emit)
 
 
 def key_of(name: str) -> str:

@@ -13,14 +13,14 @@ import pytest
 
 from wsdsl.artifact import cache as module
 from wsdsl.artifact.artifact import Choice, Names
-from wsdsl.artifact.cache import forget, kept
+from wsdsl.artifact.cache import forget, get_or_compute
 from wsdsl.schedule import Schedule
 
 ROOT = Path(__file__).parents[2]
 MAKER = """
 import os, sys, time
 from wsdsl.artifact.artifact import Names
-from wsdsl.artifact.cache import kept
+from wsdsl.artifact.cache import get_or_compute
 
 def make():
     with open(sys.argv[1], "a") as file:
@@ -31,7 +31,7 @@ def make():
     time.sleep(0.3)
     return Names(("made",))
 
-assert kept("key", Names, make) == Names(("made",))
+assert get_or_compute("key", Names, make) == Names(("made",))
 """
 
 
@@ -55,7 +55,7 @@ def test_processes_make_it_once(folder: Path, tmp_path: Path) -> None:
     running = [start(tmp_path / "log") for _ in range(4)]
     assert [process.wait(60) for process in running] == [0] * 4
     assert (tmp_path / "log").read_text() == "made\n"
-    assert kept("key", Names, never) == Names(("made",))
+    assert get_or_compute("key", Names, never) == Names(("made",))
     assert [path.name for path in folder.iterdir()] == ["key.entry"]
 
 
@@ -67,10 +67,10 @@ def test_a_process_that_dies_holds_nobody_up(folder: Path, tmp_path: Path) -> No
     process.wait()
     process.stdout.close()
     started = time.monotonic()
-    assert kept("key", Names, lambda: Names(())) == Names(())
+    assert get_or_compute("key", Names, lambda: Names(())) == Names(())
     assert time.monotonic() - started < 10
     forget()
-    assert kept("key", Names, never) == Names(())
+    assert get_or_compute("key", Names, never) == Names(())
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
@@ -84,7 +84,7 @@ def test_threads_make_it_once(folder: Path, monkeypatch: pytest.MonkeyPatch, on_
         time.sleep(0.05)
         return Names(())
 
-    threads = [threading.Thread(target=kept, args=("key", Names, make)) for _ in range(8)]
+    threads = [threading.Thread(target=get_or_compute, args=("key", Names, make)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -94,46 +94,49 @@ def test_threads_make_it_once(folder: Path, monkeypatch: pytest.MonkeyPatch, on_
 
 def test_what_fails_is_tried_again(folder: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        kept("key", Names, lambda: 1 // 0)  # pyright: ignore[reportArgumentType]
-    assert kept("key", Names, lambda: Names(("b",))) == Names(("b",))
+        get_or_compute("key", Names, lambda: 1 // 0)  # pyright: ignore[reportArgumentType]
+    assert get_or_compute("key", Names, lambda: Names(("b",))) == Names(("b",))
     assert [path.name for path in folder.iterdir()] == ["key.entry"]
 
 
 def test_a_damaged_entry_is_made_anew(folder: Path) -> None:
-    kept("key", Names, lambda: Names(("a",)))
+    get_or_compute("key", Names, lambda: Names(("a",)))
     path = folder / "key.entry"
     whole = path.read_bytes()
     for broken in (b"", whole[:-1], whole[:20], b"\0" * len(whole), b"x" + whole[1:]):
         forget()
         path.write_bytes(broken)
-        assert kept("key", Names, lambda: Names(("a",))) == Names(("a",))
+        assert get_or_compute("key", Names, lambda: Names(("a",))) == Names(("a",))
         assert path.read_bytes() == whole
 
 
 def test_another_kind_under_the_key_is_made_anew(folder: Path) -> None:
-    kept("key", Names, lambda: Names(()))
-    assert kept("key", Choice, lambda: Choice(Schedule())) == Choice(Schedule())
+    get_or_compute("key", Names, lambda: Names(()))
+    assert get_or_compute("key", Choice, lambda: Choice(Schedule())) == Choice(Schedule())
 
 
 def test_without_a_key_it_is_made_each_time(folder: Path) -> None:
-    assert [kept(None, Names, lambda n=n: Names((n,))).names for n in "ab"] == [("a",), ("b",)]
+    assert [get_or_compute(None, Names, lambda n=n: Names((n,))).names for n in "ab"] == [
+        ("a",),
+        ("b",),
+    ]
     assert not folder.exists()
 
 
 def test_dumps_are_made_each_time(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept("key", Names, lambda: Names(("a",)))
+    get_or_compute("key", Names, lambda: Names(("a",)))
     monkeypatch.setenv("WSDSL_DUMP", str(tmp_path))
-    assert kept("key", Names, lambda: Names(("b",))) == Names(("b",))
+    assert get_or_compute("key", Names, lambda: Names(("b",))) == Names(("b",))
 
 
 def test_a_process_holds_so_many(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_HELD", 4)
+    monkeypatch.setattr(module, "MAX_VALUES", 4)
     for i in range(9):
-        kept(f"key{i}", Names, lambda: Names(()))
-    assert len(module._own.held) == 4
-    assert kept("key0", Names, never) == Names(())  # from disk
+        get_or_compute(f"key{i}", Names, lambda: Names(()))
+    assert len(module._process.values) == 4
+    assert get_or_compute("key0", Names, never) == Names(())  # from disk
 
 
 def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,15 +166,15 @@ def test_a_forked_process_waits_for_no_thread_of_its_parent(folder: Path) -> Non
         done.wait(60)
         return Names(())
 
-    thread = threading.Thread(target=kept, args=("key", Names, make))
+    thread = threading.Thread(target=get_or_compute, args=("key", Names, make))
     thread.start()
     making.wait(60)
     child = os.fork()
     if not child:
         signal.alarm(60)
         with module._one_at_a_time("other"):
-            os._exit(0 if not module._own.making.get("key") else 1)
+            os._exit(0 if not module._process.computing.get("key") else 1)
     done.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
-    assert kept("key", Names, never) == Names(())
+    assert get_or_compute("key", Names, never) == Names(())
