@@ -85,11 +85,11 @@ class Compiler:
         num_yielded = 0
         while num_yielded < self._num_added and goes_on():
             try:
-                found = self._ready.get(timeout=POLL_SECONDS)
+                item = self._ready.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 continue
             num_yielded += 1
-            yield found
+            yield item
 
     def close(self) -> None:
         """Cancel unfinished jobs."""
@@ -105,9 +105,9 @@ class Compiler:
         while (job := self._left.get()) is not None:
             if isinstance(child, Failed) or child.ended:
                 child = self._child()
-            made = child if isinstance(child, Failed) else self._run(child, job)
+            result = child if isinstance(child, Failed) else self._run(child, job)
             self._num_done += 1
-            self._ready.put((job, made))
+            self._ready.put((job, result))
 
     def _child(self) -> Process | Failed:
         with self._lock:
@@ -125,17 +125,17 @@ class Compiler:
         watchdog = threading.Timer(self._limit, child.close)
         watchdog.start()
         idle = self._processes // max(1, self._num_added - self._num_done)
-        made = child.run(replace(job, num_processes=max(1, min(idle, MAX_FORKED))))
+        result = child.run(replace(job, num_processes=max(1, min(idle, MAX_FORKED))))
         hung = not watchdog.is_alive()
         watchdog.cancel()
         if hung:
-            made = Failed((Finding(f"WS1035 compilation exceeded {self._limit:.0f} s"),))
-        return made
+            result = Failed((Finding(f"WS1035 compilation exceeded {self._limit:.0f} s"),))
+        return result
 
     def _report(self, job: Job, future: Future[Built | Failed]) -> None:
         try:
-            made = future.result()
+            result = future.result()
         except Exception as error:
             message = f"WS1141 the executor did not compile: {type(error).__name__}: {error}"
-            made = Failed((Finding(message),))
-        self._ready.put((job, made))
+            result = Failed((Finding(message),))
+        self._ready.put((job, result))

@@ -61,12 +61,12 @@ class Batch:
         torch_api()  # emits native code for the calls that follow
         bar, failed = Bar(label, len(self._jobs)), list[Failed]()
         with closing(bar):
-            for job, made in self._compiler.results():
-                if isinstance(made, Failed):
-                    failed.append(made)
+            for job, result in self._compiler.results():
+                if isinstance(result, Failed):
+                    failed.append(result)
                 else:
                     variants, job = self._jobs[id(job)]
-                    variants.adopt_result(job, made)
+                    variants.adopt_result(job, result)
                 bar.step()
         if failed:
             findings = dict.fromkeys(finding for each in failed for finding in each.findings)

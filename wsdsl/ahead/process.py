@@ -19,12 +19,12 @@ class Process(ChildProcess):
         with self._lock:
             try:
                 self.send(job)
-                found = self.receive()
+                result = self.receive()
             except (OSError, EOFError, pickle.UnpicklingError, ValueError):
                 message = f"WS1032 the compiling process has ended (exit status {self.end()})"
                 return Failed((Finding(message),))
-        assert isinstance(found, Built | Failed)
-        return found
+        assert isinstance(result, Built | Failed)
+        return result
 
     @property
     def ended(self) -> bool:

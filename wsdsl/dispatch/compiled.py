@@ -243,14 +243,15 @@ class Compiled(Executable):
     @property
     def resources(self) -> Resources:
         """Registers, spills, the total SMEM of a CTA, and the version of ptxas."""
-        held = self._need(self.artifact.resources)
-        return dataclasses.replace(held, smem_bytes=held.smem_bytes + self.signature.smem_bytes)
+        static = self._need(self.artifact.resources)
+        smem_bytes = static.smem_bytes + self.signature.smem_bytes
+        return dataclasses.replace(static, smem_bytes=smem_bytes)
 
-    def _need(self, made: T | None) -> T:
-        if made is None:
+    def _need(self, value: T | None) -> T:
+        if value is None:
             hint = "pip install nvidia-cuda-nvcc; `wsdsl doctor` lists the tools that it finds"
             raise CompileError("WS0005 ptxas is not installed", hint=hint)
-        return made
+        return value
 
     @cached_property
     def sass(self) -> str:
@@ -308,10 +309,8 @@ class Compiled(Executable):
     def access(self) -> Access:
         from wsdsl.codegen.launch_signature import access_of
 
-        own = access_of(self.source)
-        return dataclasses.replace(
-            access_of(self.scheduled), whole=own.whole, positive=own.positive
-        )
+        access, source = access_of(self.scheduled), access_of(self.source)
+        return dataclasses.replace(access, whole=source.whole, positive=source.positive)
 
     @cached_property
     def launcher(self) -> Launcher:

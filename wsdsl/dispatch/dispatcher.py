@@ -137,8 +137,8 @@ class Dispatcher(Callee):
         if len(sizes) < len(self.dims) or self.exact:
             return
         request = self._request_for(schedule, sizes, exact=False)
-        alike = request.schedule, sizes, request.unaligned, request.padded
-        held = self._variants.representatives(*alike) if request.shared else None
+        bucket = request.schedule, sizes, request.unaligned, request.padded
+        shared = self._variants.representatives(*bucket) if request.shared else None
         own = self._variants.lowered(request)
         yield f"shape bucket of calls: {self.shape_bucket(**sizes)}"
         if own.schedule != compiled.schedule:
@@ -150,18 +150,18 @@ class Dispatcher(Callee):
             width = widest - signature.narrowing(sizes, *room)
             among = f"the fastest of {signature.widths} tile_n_variants"
             yield f"  with tiles of {width} along {dim}: {among}"
-        if held is not None:
-            yield from self._range_notes(held, sizes)
+        if shared is not None:
+            yield from self._range_notes(shared, sizes)
 
-    def _range_notes(self, held: Representatives, sizes: Mapping[str, int]) -> Iterator[str]:
+    def _range_notes(self, shared: Representatives, sizes: Mapping[str, int]) -> Iterator[str]:
         """Describe the buckets that share their kernel."""
         dim = self.declaration.rows
-        low, high = held.low + 1, held.ends[-1]
-        spans = ", ".join(f"{a} to {b}" for a, b in held.spans(held.of(sizes[dim])))
-        num = counted(len(held.schedules), "kernel")
+        low, high = shared.low + 1, shared.ends[-1]
+        spans = ", ".join(f"{a} to {b}" for a, b in shared.spans(shared.of(sizes[dim])))
+        num = counted(len(shared.schedules), "kernel")
         yield f"  compiled for {dim} {spans}"
         yield (
-            f"  {num} for {dim} {low} to {high}, predicted to be {held.longer} slower on average "
+            f"  {num} for {dim} {low} to {high}, predicted to be {shared.longer} slower on average "
             "than the best evaluated schedules"
         )
 

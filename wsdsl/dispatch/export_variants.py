@@ -32,8 +32,8 @@ def export(
             _ = compiled.cubin  # CompileError without ptxas
             at = kernels.setdefault(compiled, len(kernels)), arch
             alignment = request.unaligned, request.padded
-            made = (Variant(*at, bucket.spans, *alignment) for bucket in buckets)
-            variants.setdefault(form, []).extend(made)
+            exported = (Variant(*at, bucket.spans, *alignment) for bucket in buckets)
+            variants.setdefault(form, []).extend(exported)
     artifacts = [compiled.artifact for compiled in kernels]
     form = _form(kernel, variants, bool(schedule and schedule.fixes_axes))
     return write(folder, kernel.name, kernel.__doc__, form, artifacts)

@@ -56,8 +56,8 @@ class Misses:
         """Start one compile job per bucket; warn once if it fails."""
         found = shape_bucket(self._variants.declaration, call.dims)
         bucket = os.getpid(), schedule, found, *alignment
-        mine = object()
-        if self._first.setdefault(bucket, mine) is mine:
+        token = object()
+        if self._first.setdefault(bucket, token) is token:
             given = schedule, tuple(found.sizes.items()), *alignment
             now = current_config()
             self._jobs[bucket] = in_background(lambda: self._compile(now, *given))
@@ -65,15 +65,15 @@ class Misses:
         failed = job.exception() if job and job.done() else None
         if failed is not None and bucket not in self._warned:
             self._warned.add(bucket)
-            told = f"{self.name} could not be compiled for {found}: {failed}"
-            warn(f"{told}\n  calls run kernels that are compiled for other sizes")
+            message = f"{self.name} could not be compiled for {found}: {failed}"
+            warn(f"{message}\n  calls run kernels that are compiled for other sizes")
 
     def _compile(self, now: Mapping[str, Any], *given: Any) -> None:
         job = Job(self._text(), self._variants.key, *given, config=now)
-        made = compile_process().run(job)
-        if isinstance(made, Failed):
-            raise made.error()
-        self._variants.adopt_result(job, made)
+        result = compile_process().run(job)
+        if isinstance(result, Failed):
+            raise result.error()
+        self._variants.adopt_result(job, result)
 
 
 def nearest_variants(

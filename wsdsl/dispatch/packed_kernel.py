@@ -24,7 +24,7 @@ def packed_kernel(kernel: DispatcherT, names: Sequence[str]) -> DispatcherT:
     key = tuple(sorted({*names}))
     if key not in known:
         check(kernel, key)
-        known.setdefault(key, _made(kernel, key))
+        known.setdefault(key, _derive(kernel, key))
     return known[key]
 
 
@@ -56,10 +56,10 @@ def _faults(kernel: Dispatcher, name: str, kind: Tensor) -> list[str]:
     return found
 
 
-def _made(kernel: DispatcherT, names: Sequence[str]) -> DispatcherT:
-    made = kernel.derived(lambda tile: _with_packed(tile, names), f"packed {', '.join(names)}")
-    made._schedule = kernel._schedule  # pyright: ignore[reportPrivateUsage]
-    return made
+def _derive(kernel: DispatcherT, names: Sequence[str]) -> DispatcherT:
+    result = kernel.derived(lambda tile: _with_packed(tile, names), f"packed {', '.join(names)}")
+    result._schedule = kernel._schedule  # pyright: ignore[reportPrivateUsage]
+    return result
 
 
 def _with_packed(tile: Tile, names: Sequence[str]) -> Tile:
@@ -94,11 +94,11 @@ def pack_arrays(kernel: Dispatcher, arrays: Sequence[Any], named: Mapping[str, A
         given |= dict(zip(names, arrays, strict=True))
     check(kernel, tuple(given))
     params = {p.name: p for p in kernel.params}
-    made, scales = list[Any](), scale_tensors(kernel.tile_ir)
+    result, scales = list[Any](), scale_tensors(kernel.tile_ir)
     for name, array in given.items():
         dtype = params[name].as_tensor.dtype
-        made.append(pack_scales(array) if name in scales else pack(array, dtype))
-    return made[0] if len(made) == 1 else tuple(made)
+        result.append(pack_scales(array) if name in scales else pack(array, dtype))
+    return result[0] if len(result) == 1 else tuple(result)
 
 
 # Scale factors in atoms, by operations of the framework.
@@ -114,5 +114,5 @@ def pack_scales(array: Any) -> Any:
     cut = [*outer, atoms[0], BLOCKS, ROWS // BLOCKS, atoms[1], BLOCKS]
     first = len(outer)
     order = [*range(first), *(first + i for i in (0, 3, 2, 1, 4))]
-    made = contiguous(transposed(raw.reshape(cut), order))
-    return made.reshape([*outer, *atoms, *SHAPE]).view(array.dtype)
+    result = contiguous(transposed(raw.reshape(cut), order))
+    return result.reshape([*outer, *atoms, *SHAPE]).view(array.dtype)

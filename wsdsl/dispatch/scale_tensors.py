@@ -36,8 +36,8 @@ def with_atoms(kernel: Kernel, names: Iterable[str]) -> Kernel:
         *others, row, block = op.index
         atom_index = _AtomIndex(namer)
         index = atom_index.of(row, block)
-        made = dataclasses.replace(op, tensor=tensors[op.tensor], index=(*others, *index))
-        return (*atom_index.ops, made)
+        result = dataclasses.replace(op, tensor=tensors[op.tensor], index=(*others, *index))
+        return (*atom_index.ops, result)
 
     params = tuple(tensors.get(p, p) for p in kernel.params)
     return dataclasses.replace(kernel, params=params, body=rewrite(kernel.body, change))
@@ -56,9 +56,9 @@ class _AtomIndex:
 
     def of(self, row: Value, block: Value) -> tuple[Value, ...]:
         if isinstance(row.type, Axis):
-            made = self.value((row.type.name,))
-            self.ops.append(Index(result=made, axis=row))
-            row = made
+            result = self.value((row.type.name,))
+            self.ops.append(Index(result=result, axis=row))
+            row = result
         low = self.map("mul", self.map("mod", row, 16), 16)
         middle = self.map("mul", self.map("floordiv", self.map("mod", row, ROWS), 32), BLOCKS)
         byte = self.sum(self.sum(low, middle), self.map("mod", block, BLOCKS))
@@ -69,11 +69,11 @@ class _AtomIndex:
         return Value(self.namer.new("at"), Tile(I32, axes))
 
     def map(self, fn: str, x: Value, by: int) -> Value:
-        number, made = self.value(()), self.value(x.as_tile.axes)
-        self.ops += [Constant(result=number, value=by), Map(result=made, fn=fn, args=(x, number))]
-        return made
+        number, result = self.value(()), self.value(x.as_tile.axes)
+        self.ops += [Constant(result=number, value=by), Map(result=result, fn=fn, args=(x, number))]
+        return result
 
     def sum(self, x: Value, y: Value) -> Value:
-        made = self.value(tuple(dict.fromkeys((*x.as_tile.axes, *y.as_tile.axes))))
-        self.ops.append(Map(result=made, fn="add", args=(x, y)))
-        return made
+        result = self.value(tuple(dict.fromkeys((*x.as_tile.axes, *y.as_tile.axes))))
+        self.ops.append(Map(result=result, fn="add", args=(x, y)))
+        return result

@@ -28,8 +28,8 @@ def select_variant(
         if name == ON_ONE_AXIS and not _pays(kernel, call, schedule):
             continue
         form = form_of(kernel, name)
-        if (own := retyped(call, form.params)) is not None:
-            return select_variant(form, own, schedule)
+        if (view_call := retyped(call, form.params)) is not None:
+            return select_variant(form, view_call, schedule)
     return kernel, call
 
 
@@ -63,10 +63,10 @@ class VectorizedVariant(Compiled):
 
     @classmethod
     def of(cls, made: Compiled, outer: Dispatcher) -> VectorizedVariant:
-        found = cls.__new__(cls)
-        found.__dict__.update(made.__dict__)
-        found.outer = outer
-        return found
+        variant = cls.__new__(cls)
+        variant.__dict__.update(made.__dict__)
+        variant.outer = outer
+        return variant
 
     def in_order(self, args: tuple[Any, ...], named: Any) -> tuple[Any, ...]:
         return self.outer.in_order(args, named)

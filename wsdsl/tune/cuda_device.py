@@ -85,9 +85,9 @@ class CudaDevice:
         self._memory, self._stream = memory_bytes(spec.index), new_stream()
         l2_bytes = device_attribute(spec.index, "L2_CACHE_SIZE")
         self._sets = make_sets(spec.arguments, spec.index, l2_bytes)
-        self._written = [held for held in self._sets[0] if held.argument.is_written]
-        updated = (held for held in self._written if held.argument.is_read)
-        self._before = {held.argument.name: held.read(whole=True) for held in updated}
+        self._written = [tensor for tensor in self._sets[0] if tensor.argument.is_written]
+        updated = (tensor for tensor in self._written if tensor.argument.is_read)
+        self._before = {tensor.argument.name: tensor.read(whole=True) for tensor in updated}
         self._exact: dict[bool, dict[str, Any]] = {}
         self._first: list[Any] = []
         self._single: dict[str, Any] = {}
@@ -98,12 +98,12 @@ class CudaDevice:
         own = {"memory_bytes": self._memory, "sets": len(self._sets)}
         return self._context.device.about() | own
 
-    def add(self, name: str, kept: bytes, progress: Progress) -> str:
+    def add(self, name: str, entry: bytes, progress: Progress) -> str:
         """Run a compiled kernel; return the fault of its result, or ""."""
         progress(name)
-        held: tuple[Choice, Artifact] = from_bytes(self._spec.text, kept).value
+        value: tuple[Choice, Artifact] = from_bytes(self._spec.text, entry).value
         try:
-            return self._added(name, held[1], progress)
+            return self._added(name, value[1], progress)
         except WsdslError as error:
             driver.call("cuStreamSynchronize", self._stream)  # raises pending errors
             return error.findings[0].message
@@ -112,14 +112,14 @@ class CudaDevice:
         launcher = launcher_of(artifact)
         calls: list[Any] = []
         for own in self._sets:
-            views = {held.argument.name: held.view for held in own}
+            views = {tensor.argument.name: tensor.view for tensor in own}
             given = views, self._spec.scalars, self._spec.dims, int(self._stream)
             calls.append(launcher.prepare(*given))
         self._single[name] = calls[0]
-        told = self.check(name, progress, whole=False)
-        if not told:
+        problem = self.check(name, progress, whole=False)
+        if not problem:
             self._graphs[name] = _BurstGraph(calls, self._stream)
-        return told
+        return problem
 
     def check(self, name: str, progress: Progress, *, whole: bool = True) -> str:
         """Compare complete outputs; return the fault, or ""."""
@@ -129,11 +129,11 @@ class CudaDevice:
         if whole not in self._exact:
             self._exact[whole] = self._result(self._first[0], whole=whole)
         found, exact = self._result(self._single[name], whole=whole), self._exact[whole]
-        for held in self._written:
-            own = held.argument
+        for tensor in self._written:
+            own = tensor.argument
             bound = TOLERANCE.get(own.dtype, NARROW_TOLERANCE)
-            if told := fault(own.name, found[own.name], exact[own.name], own.dtype, bound):
-                return told
+            if problem := fault(own.name, found[own.name], exact[own.name], own.dtype, bound):
+                return problem
         return ""
 
     def drop(self, names: Sequence[str]) -> None:
@@ -175,12 +175,12 @@ class CudaDevice:
 
     def _result(self, call: Any, *, whole: bool) -> dict[str, Any]:
         """Return the outputs of one run on the initial contents."""
-        for held in self._written:
-            if (before := self._before.get(held.argument.name)) is not None:
-                driver.call("cuMemcpyHtoD", held.low, before.ctypes.data, held.bytes)
+        for tensor in self._written:
+            if (before := self._before.get(tensor.argument.name)) is not None:
+                driver.call("cuMemcpyHtoD", tensor.low, before.ctypes.data, tensor.bytes)
             else:
-                held.fill((0, 0), 0)
+                tensor.fill((0, 0), 0)
         driver.call("cuCtxSynchronize")
         call()
         driver.call("cuStreamSynchronize", self._stream)
-        return {held.argument.name: held.read(whole=whole) for held in self._written}
+        return {tensor.argument.name: tensor.read(whole=whole) for tensor in self._written}

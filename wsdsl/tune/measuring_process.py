@@ -36,15 +36,15 @@ class MeasuringProcess:
     def about(self) -> dict[str, Any]:
         return self._process.about
 
-    def enter(self, name: str, kept: bytes) -> bool:
+    def enter(self, name: str, entry: bytes) -> bool:
         """Add a compiled schedule; return whether it runs with a correct result."""
-        fault = self._of_one(name, lambda: self._process.ask("add", name, kept))
+        fault = self._of_one(name, lambda: self._process.ask("add", name, entry))
         if fault is None:
             return False
         if fault:
             self._fail(name, fault)
             return False
-        self._entered[name] = kept
+        self._entered[name] = entry
         return True
 
     def check(self, name: str) -> bool:
@@ -110,8 +110,8 @@ class MeasuringProcess:
     def _restart(self) -> None:
         entered, self._entered = self._entered, {}
         self._process = WatchedProcess(self._card, self._spec, self._limit)
-        for name, kept in entered.items():
-            self.enter(name, kept)
+        for name, entry in entered.items():
+            self.enter(name, entry)
 
 
 # The process that measures, under a watchdog.
@@ -144,8 +144,8 @@ class WatchedProcess(ChildProcess):
             self.about: dict[str, Any] = self.ask("make", card, spec)
         except (ProcessLostError, FaultError) as error:
             self.close()
-            told = str(error).removeprefix("LaunchError: ")
-            raise LaunchError(f"WS1034 schedules cannot be measured: {told}") from None
+            message = str(error).removeprefix("LaunchError: ")
+            raise LaunchError(f"WS1034 schedules cannot be measured: {message}") from None
         self._limit = limit
 
     def ask(self, what: str, *given: Any) -> Any:

@@ -112,12 +112,12 @@ def make_sets(
 
     def made(seed: int) -> list[DeviceTensor]:
         own = [DeviceTensor(a, device) for a in arguments]
-        for i, held in enumerate(own):
-            held.fill(random.get(held.argument.dtype, (0, 0)), seed * len(own) + i)
+        for i, tensor in enumerate(own):
+            tensor.fill(random.get(tensor.argument.dtype, (0, 0)), seed * len(own) + i)
         return own
 
     sets = [made(0)]
-    size = sum(held.bytes for held in sets[0])
+    size = sum(tensor.bytes for tensor in sets[0])
     free = int(driver.call("cuMemGetInfo")[0])
     wanted = min(MAX_SETS, math.ceil(2 * l2_bytes / max(1, size)), 1 + free // 2 // max(1, size))
     return sets + [made(seed) for seed in range(1, wanted)]
@@ -136,14 +136,14 @@ def _numbers(raw: Any, dtype: DType) -> Any:
     return raw[:size].view(numpy_dtype(dtype)).astype(np.float32)
 
 
-def fault(name: str, held: Any, exact: Any, dtype_name: str, tolerance: float) -> str:
+def fault(name: str, tensor: Any, exact: Any, dtype_name: str, tolerance: float) -> str:
     """Return the difference of two results of one tensor (bytes), or ""."""
     import numpy as np
 
     dtype = DTYPES[dtype_name]
     if not dtype.is_float:
-        return "" if np.array_equal(held, exact) else f"wrong: `{name}` differs"
-    a, b = (_numbers(x, dtype) for x in (held, exact))
+        return "" if np.array_equal(tensor, exact) else f"wrong: `{name}` differs"
+    a, b = (_numbers(x, dtype) for x in (tensor, exact))
     finite = np.isfinite(b)
     if not np.array_equal(np.isfinite(a), finite):
         return f"wrong: `{name}` has elements that are not finite, or not written"

@@ -69,8 +69,8 @@ class Tuned:
     @property
     def measured(self) -> list[Trial]:
         """The fastest first; schedules of the later rounds precede others."""
-        held = [t for t in self.trials if not t.failure and t.samples]
-        return sorted(held, key=lambda t: (not t.sustained, t.both))
+        measured = [t for t in self.trials if not t.failure and t.samples]
+        return sorted(measured, key=lambda t: (not t.sustained, t.both))
 
     @property
     def failed(self) -> list[Trial]:
@@ -107,7 +107,7 @@ def axes(tuned: Tuned) -> dict[str, list[tuple[int, float]]]:
             found.setdefault("stages", []).append((trial.schedule.stages, time))
         for name, size in (trial.schedule.tile or {}).items():
             found.setdefault(f"tile.{name}", []).append((size, time))
-    return {name: held for name, held in found.items() if len({x for x, _ in held}) > 1}
+    return {name: points for name, points in found.items() if len({x for x, _ in points}) > 1}
 
 
 def _plot(tuned: Tuned, path: Path) -> Path:
@@ -130,17 +130,17 @@ def _plot(tuned: Tuned, path: Path) -> Path:
         place.axhline(today, color="C3", linestyle="--", linewidth=1, label="incumbent")
         if winner is not None:
             at = _value(winner, name)
-            kept = dict(color="C2", markersize=13, label="new tuning-cache entry")
-            place.plot([at], [winner.ratio * today], "*", **kept)
+            style = dict(color="C2", markersize=13, label="new tuning-cache entry")
+            place.plot([at], [winner.ratio * today], "*", **style)
         place.set_xticks(values[:: -(-len(values) // MOST_TICKS)])
         place.set_xlabel("pipeline stages" if name == "stages" else f"{name}, elements")
         place.grid(axis="y", alpha=0.3)
     places[0][0].set_ylabel("µs per call, in bursts")
     sizes = ", ".join(f"{dim} = {size}" for dim, size in tuned.sizes.items())
     figure.suptitle(f"{tuned.name}, {sizes} on {tuned.device}", fontsize=10)
-    told = places[0][0].get_legend_handles_labels()
+    handles = places[0][0].get_legend_handles_labels()
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.legend(*told, loc="lower center", ncols=2 if len(panels) == 1 else 4, fontsize=8)
+    figure.legend(*handles, loc="lower center", ncols=2 if len(panels) == 1 else 4, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)

@@ -45,9 +45,9 @@ class SuccessiveHalving:
     def has_time(self) -> bool:
         return self._now() < self.until - self.reserve
 
-    def try_out(self, trial: Trial, kept: bytes) -> None:
+    def try_out(self, trial: Trial, entry: bytes) -> None:
         """Measure a candidate briefly. The process reports a failure to its `failed`."""
-        if self._process.enter(name_of(trial), kept):
+        if self._process.enter(name_of(trial), entry):
             self._measure([trial], FIRST_ROUNDS)
 
     def finish(self, trials: Sequence[Trial]) -> Trial | None:
@@ -94,8 +94,8 @@ class SuccessiveHalving:
                 self._on_trial(trial)
 
     def _leave(self, trials: Sequence[Trial], alive: Sequence[Trial]) -> None:
-        kept = {id(t) for t in alive}
-        self._process.leave([name_of(t) for t in trials if id(t) not in kept])
+        alive_ids = {id(t) for t in alive}
+        self._process.leave([name_of(t) for t in trials if id(t) not in alive_ids])
 
 
 def name_of(trial: Trial) -> str:
@@ -103,8 +103,8 @@ def name_of(trial: Trial) -> str:
 
 
 def best_of(trials: Sequence[Trial], most: int) -> list[Trial]:
-    held = [t for t in trials if t.samples and not t.failure]
-    return sorted(held, key=lambda t: t.ratio)[:most]
+    measured = [t for t in trials if t.samples and not t.failure]
+    return sorted(measured, key=lambda t: t.ratio)[:most]
 
 
 def beats(ratio: float, error: float) -> bool:
@@ -114,6 +114,6 @@ def beats(ratio: float, error: float) -> bool:
 
 def spread_of(times: Sequence[float]) -> float:
     """Return half of the interquartile range, relative to the median."""
-    held = sorted(times)
-    low, high = held[len(held) // 4], held[-1 - len(held) // 4]
-    return (high - low) / 2 / statistics.median(held)
+    measured = sorted(times)
+    low, high = measured[len(measured) // 4], measured[-1 - len(measured) // 4]
+    return (high - low) / 2 / statistics.median(measured)

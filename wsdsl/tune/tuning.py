@@ -148,8 +148,8 @@ def _schedules(task: TuningTask, wanted: Sequence[Schedule] | int | None) -> lis
 
 
 def _serialized(task: TuningTask) -> bytes:
-    held = Choice(task.today.schedule), task.today
-    return to_bytes(Entry(task.text, "", held))
+    value = Choice(task.today.schedule), task.today
+    return to_bytes(Entry(task.text, "", value))
 
 
 def _try_out(
@@ -167,15 +167,15 @@ def _try_out(
     processes = min(MOST_PROCESSES, num_cpus())
     limits = processes, halving.has_time, setup.compile_limit
     ready = compiled(jobs, compile_job, *limits, setup.start, executor)
-    for job, made in ready:
+    for job, result in ready:
         assert job.schedule is not None
         trial = by_schedule[job.schedule]
-        fault = _fault(trial, q.text, made)
+        fault = _fault(trial, q.text, result)
         if fault:
             trial.failure = fault
         elif halving.has_time():
-            assert isinstance(made, Built)
-            halving.try_out(trial, made.entry)
+            assert isinstance(result, Built)
+            halving.try_out(trial, result.entry)
         if bar:
             best = min((t.ratio for t in trials if t.samples and not t.failure), default=1.0)
             bar.step(f"fastest {100 * (best - 1):+.1f} % versus the current schedule")
@@ -184,10 +184,10 @@ def _try_out(
     ready.close()
 
 
-def _fault(trial: Trial, text: str, made: Built | Failed) -> str:
-    if isinstance(made, Failed):
-        return made.findings[0].message
-    choice: Choice = from_bytes(text, made.entry).value[0]
+def _fault(trial: Trial, text: str, result: Built | Failed) -> str:
+    if isinstance(result, Failed):
+        return result.findings[0].message
+    choice: Choice = from_bytes(text, result.entry).value[0]
     if choice.schedule != trial.schedule:
         return choice.notes[0] if choice.notes else "replaced by another schedule"
     return ""
