@@ -1,11 +1,11 @@
 """Allocate GPU memory for microbenchmarks, launch their kernels, and time them."""
 
-import ctypes
 import statistics
 import struct
 from collections.abc import Sequence
 from typing import Any
 
+from wsdsl.artifact.signature import MapArgument, PointerArgument, SizeArgument
 from wsdsl.calibrate.asm import PATIENCE, SAMPLE_BYTES, Kernel
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.diagnostics import LaunchError
@@ -20,10 +20,16 @@ from wsdsl.runtime.device import (
     new_stream,
 )
 from wsdsl.runtime.loaded_module import Function, Module
-from wsdsl.runtime.packed_arguments import ALIGN
+from wsdsl.runtime.packed_arguments import PackedArguments
 from wsdsl.runtime.tensor_map_encoding import TiledMap, encode
 
 Argument = int | bytes
+SIGNATURES = {
+    "u64": PointerArgument(""),
+    "u32": SizeArgument(""),
+    "map": MapArgument("", (), ""),
+}
+"""Arguments of each size."""
 MAX_CTAS = 1024
 RUNS = 3
 """Launches per kernel, after a warm-up; the median counts."""
@@ -94,7 +100,7 @@ class Gpu:
 
     def once(self, kernel: Kernel, grid: int, count: int, *arguments: Argument) -> Run:
         """Time one launch, without a warm-up."""
-        held = _Packed(kernel, (self._out, count, *arguments))
+        held = _packed(kernel, (self._out, count, *arguments))
         function, config = self._function(kernel), self._config(kernel, grid, False)
         driver.call("cuLaunchKernelEx", config, function.handle, held.address, 0)
         driver.call("cuStreamSynchronize", self._stream)
@@ -114,7 +120,7 @@ class Gpu:
     def chain(self, kernel: Kernel, grid: int, length: int, *, early: bool) -> float:
         """Return nanoseconds between launches in a graph."""
         cuda = driver.api()
-        held = _Packed(kernel, (self._out, 0))
+        held = _packed(kernel, (self._out, 0))
         function, config = self._function(kernel), self._config(kernel, grid, early)
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         driver.call("cuStreamBeginCapture", self._stream, mode)
@@ -150,22 +156,12 @@ class Gpu:
         return driver.launch_config(*size, self._stream, attributes)
 
 
-class _Packed:
-    """Arguments in memory that does not move; `address`: of the table that points to them."""
-
-    def __init__(self, kernel: Kernel, arguments: Sequence[Argument]) -> None:
-        kinds = [kind for kind, _ in kernel.all_params]
-        if len(kinds) != len(arguments):
-            raise ValueError(f"{kernel.name} takes {len(kinds)} arguments, not {len(arguments)}")
-        values = [_bytes(kind, value) for kind, value in zip(kinds, arguments, strict=True)]
-        room = [-(-len(value) // ALIGN) * ALIGN for value in values]
-        self._memory = ctypes.create_string_buffer(sum(room) + ALIGN)
-        base = -(-ctypes.addressof(self._memory) // ALIGN) * ALIGN
-        places = [base + sum(room[:n]) for n in range(len(room))]
-        for place, value in zip(places, values, strict=True):
-            ctypes.memmove(place, value, len(value))
-        self._table = (ctypes.c_void_p * len(places))(*places)
-        self.address = ctypes.addressof(self._table)
+def _packed(kernel: Kernel, arguments: Sequence[Argument]) -> PackedArguments:
+    kinds = [kind for kind, _ in kernel.all_params]
+    if len(kinds) != len(arguments):
+        raise ValueError(f"{kernel.name} takes {len(kinds)} arguments, not {len(arguments)}")
+    values = (_bytes(kind, value) for kind, value in zip(kinds, arguments, strict=True))
+    return PackedArguments([SIGNATURES[kind] for kind in kinds], values)
 
 
 def _bytes(kind: str, value: Argument) -> bytes:
