@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wsdsl.report.figure import require_matplotlib
+from wsdsl.report.figure import require_matplotlib, save
 from wsdsl.schedule import Schedule
 
 MOST_TICKS = 10
@@ -141,10 +141,7 @@ def _plot(tuned: Tuned, path: Path) -> Path:
     handles = places[0][0].get_legend_handles_labels()
     figure.tight_layout(rect=(0, 0.08, 1, 1))
     figure.legend(*handles, loc="lower center", ncols=2 if len(panels) == 1 else 4, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
-    return path
+    return save(figure, path, {})
 
 
 def _value(trial: Trial, panel: str) -> int | None:
