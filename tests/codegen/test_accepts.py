@@ -140,10 +140,10 @@ store_global(tensor=%Y, index=(%zero, %zero), value=%all{fn})
 store_global(tensor=%Y, index=(%r, %zero), value=%one{fn})
 """
     body += f"""
-%part: frag<{dtype}[64x8]> = slice(x=%x, start=8)
-%cp: frag<i32[1x8]> = slice(x=%c, start=8)
+%part: frag<{dtype}[64x8]> = slice_columns(x=%x, start=8)
+%cp: frag<i32[1x8]> = slice_columns(x=%c, start=8)
 store_global(tensor=%Y, index=(%r, %cp), value=%part, vector=2)
-%both: frag<{dtype}[64x24]> = join(parts=(%part, %part, %part))
+%both: frag<{dtype}[64x24]> = join_columns(parts=(%part, %part, %part))
 {store("both")}
 %same: frag<{dtype}[64x24]> = full(value=%s)
 {store("same")}
@@ -233,7 +233,8 @@ def product(n: int, swizzle: str, dtype: str, a_k: bool, b_k: bool, k: int = 64)
   dtype="{dtype}", rows={b[0]}, columns={b[1]}, swizzle="{swizzle}", k_major={b_k})
 %acc: acc<f32[64x{n}]> = empty_accumulator()
 wgmma_fence()
-%acc1: acc<f32[64x{n}]> = wgmma(acc=%acc, a=%a, b=%b, accumulate=%yes, dtype="{dtype}", k={k},
+%acc1: acc<f32[64x{n}]> = wgmma_mma_async(acc=%acc, a=%a, b=%b,
+    accumulate=%yes, dtype="{dtype}", k={k},
   a_k_major={a_k}, b_k_major={b_k})
 wgmma_commit()
 %sum: frag<f32[64x{n}]> = wgmma_wait(pending=0, accumulators=(%acc1,))

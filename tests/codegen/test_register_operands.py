@@ -36,7 +36,8 @@ LOAD = """
 OPERAND = "%a: frag<{dtype}[64x{k}] operand> = convert_layout(x=%cast)\n"
 PRODUCT = """
 wgmma_fence()
-%acc1: acc<f32[64x72]> = wgmma(acc=%acc, a=%a, b=%b, accumulate=%no, dtype="{dtype}", k={k})
+%acc1: acc<f32[64x72]> = wgmma_mma_async(acc=%acc, a=%a, b=%b,
+    accumulate=%no, dtype="{dtype}", k={k})
 wgmma_commit()
 """
 STORE = """
@@ -116,7 +117,7 @@ def test_they_are_kept_until_the_wait() -> None:
 FENCE_OUTSIDE = """
 wgmma_fence()
 %acc1: acc<f32[64x72]> = if(cond=%odd) {
-  %acc2: acc<f32[64x72]> = wgmma(acc=%acc, a=%a, b=%b, accumulate=%no, dtype="bf16", k=64)
+  %acc2: acc<f32[64x72]> = wgmma_mma_async(acc=%acc, a=%a, b=%b, accumulate=%no, dtype="bf16", k=64)
   wgmma_commit()
   wgmma_wait(pending=0, fragments=(%a,))
   yield(values=(%acc2,))
@@ -146,9 +147,9 @@ def test_slices_and_joins_are_the_same_registers() -> None:
     """They may come after the fence, and the whole keeps them."""
     whole = "%whole: frag<bf16[64x64]> = cast(x=%wide)\n"
     after = """wgmma_fence()
-%right: frag<bf16[64x32]> = slice(x=%whole, start=32)
-%left: frag<bf16[64x32]> = slice(x=%whole, start=0)
-%cast: frag<bf16[64x64]> = join(parts=(%right, %left))
+%right: frag<bf16[64x32]> = slice_columns(x=%whole, start=32)
+%left: frag<bf16[64x32]> = slice_columns(x=%whole, start=0)
+%cast: frag<bf16[64x64]> = join_columns(parts=(%right, %left))
 %a: frag<bf16[64x64] operand> = convert_layout(x=%cast)
 """
     body = product("bf16", 64, whole, "%a").replace("wgmma_fence()\n", after)
@@ -171,7 +172,8 @@ BYTES = """
   columns=64, swizzle="64B")
 %acc: acc<{sum}[64x64]> = empty_accumulator()
 wgmma_fence()
-%acc1: acc<{sum}[64x64]> = wgmma(acc=%acc, a=%a, b=%b, accumulate=%no, dtype="{dtype}", k=64)
+%acc1: acc<{sum}[64x64]> = wgmma_mma_async(acc=%acc, a=%a, b=%b,
+    accumulate=%no, dtype="{dtype}", k=64)
 wgmma_commit()
 %sum: frag<{sum}[64x64]> = wgmma_wait(pending=0, accumulators=(%acc1,), fragments=(%a,))
 store_global(tensor=%Y, index=(%r, %c), value=%sum)

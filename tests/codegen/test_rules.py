@@ -67,7 +67,7 @@ BROKEN: dict[str, tuple[str, str, str, str]] = {
                "%a: frag<f32[64x64] operand> = convert_layout(x=%w)", "64 rows of 16 or 8 bits"),
     "part_of_a_step": (
         "gemm_registers", CONVERT,
-        "%w: frag<bf16[64x8]> = slice(x=%loaded, start=0)\n"
+        "%w: frag<bf16[64x8]> = slice_columns(x=%loaded, start=0)\n"
         "%a: frag<bf16[64x8] operand> = convert_layout(x=%w)", "a multiple of 32 bytes"),
     "other_b": ("gemm", 'dtype="bf16", k=64)', 'dtype="f8e4m3", k=64)',
                 "the wgmma expects f8e4m3"),
@@ -95,18 +95,19 @@ def test_broken(name: str) -> None:
 
 WAIT = "wgmma_wait(pending=0, fragments=(%a,))"
 SECOND = """
-%acc9: acc<f32[64x128]> = wgmma(acc=%acc2, a=%a2, b=%b, accumulate=%more, dtype="bf16", k=64)
+%acc9: acc<f32[64x128]> = wgmma_mma_async(acc=%acc2, a=%a2, b=%b,
+    accumulate=%more, dtype="bf16", k=64)
 wgmma_commit()
 """
 SLICED = """
-%q: frag<bf16[64x64]> = slice(x=%loaded, start=0)
+%q: frag<bf16[64x64]> = slice_columns(x=%loaded, start=0)
 wgmma_fence()
 """
 KEPT = {
     "both arms": f"if(cond=%more) {{ {WAIT} yield() }} {{ {WAIT} yield() }}",
     "one group behind, in one iteration": f"{SECOND}wgmma_wait(pending=1, fragments=(%a,))\n"
     "wgmma_wait(pending=0, fragments=(%a2,))",
-    "a join with it": "%ab: frag<bf16[64x128]> = join(parts=(%loaded2, %loaded))\n"
+    "a join with it": "%ab: frag<bf16[64x128]> = join_columns(parts=(%loaded2, %loaded))\n"
     "wgmma_wait(pending=0, fragments=(%ab,))",
 }
 
@@ -131,7 +132,7 @@ FENCES = {
         "", "for_range(index=%j: i32, start=%zero, stop=%k_1, step=%c64, init=(), args=()) "
         "{ wgmma_fence() yield() }", NOT_FENCED),
     "between a slice and a join": (
-        "", f"{SLICED}%j: frag<bf16[64x64]> = join(parts=(%q,))\n"
+        "", f"{SLICED}%j: frag<bf16[64x64]> = join_columns(parts=(%q,))\n"
         "%a9: frag<bf16[64x64] operand> = convert_layout(x=%j)", ""),
 }  # fmt: skip
 

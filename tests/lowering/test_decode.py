@@ -16,7 +16,7 @@ from tests.test_mutations import without
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import CompileError, ProofError, ScheduleError
 from wsdsl.ir.op import Kernel, Region
-from wsdsl.ir.ops import FenceAsyncProxy, LoadPanels, MbarrierArrive, Partition, Wgmma
+from wsdsl.ir.ops import FenceAsyncProxy, LoadPanels, MbarrierArrive, Partition, WgmmaMmaAsync
 from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.prover.prove import prove
 
@@ -54,12 +54,16 @@ def f(A: {a}[M, K], B: f8e5m2[N, K], C: f32[M, N]):
 """
     made = parse(text).f
     if cast != "f32":
-        assert {op.dtype for op in made.compile(M=64, N=64, K=256).scheduled.of(Wgmma)} == {cast}
+        assert {op.dtype for op in made.compile(M=64, N=64, K=256).scheduled.of(WgmmaMmaAsync)} == {
+            cast
+        }
     elif a == "i8":
         with pytest.raises(CompileError, match="f32"):
             made.compile()
     else:
-        assert {op.dtype for op in made.compile(M=64, N=64, K=256).scheduled.of(Wgmma)} == {a}
+        assert {op.dtype for op in made.compile(M=64, N=64, K=256).scheduled.of(WgmmaMmaAsync)} == {
+            a
+        }
 
 
 WHOLE = """

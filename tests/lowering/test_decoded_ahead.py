@@ -15,7 +15,7 @@ from tests.simulator.mutants import exchange
 from wsdsl import Schedule
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.ops import ConvertLayout, ForRange, Wgmma, WgmmaWait
+from wsdsl.ir.ops import ConvertLayout, ForRange, WgmmaMmaAsync, WgmmaWait
 from wsdsl.ir.rewriter import with_regions
 from wsdsl.prover.prove import prove
 
@@ -53,7 +53,7 @@ def _scheduled(k: int = 64, name: str = "scaled", stages: int = 2) -> Kernel:
 
 def _loop(kernel: Kernel) -> ForRange:
     """The one with the products."""
-    loops = [op for op in kernel.of(ForRange) if any(isinstance(o, Wgmma) for o in op.body)]
+    loops = [op for op in kernel.of(ForRange) if any(isinstance(o, WgmmaMmaAsync) for o in op.body)]
     return loops[-1]
 
 

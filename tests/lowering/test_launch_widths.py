@@ -20,7 +20,7 @@ from wsdsl.dispatch.compiled import Compiled
 from wsdsl.ir.analysis.launch_narrowing import each_width, narrowed
 from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops import LaunchGrid, MakeTensorMap, MbarrierArriveExpectTx, TmaStore, Wgmma
+from wsdsl.ir.ops import LaunchGrid, MakeTensorMap, MbarrierArriveExpectTx, TmaStore, WgmmaMmaAsync
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.lowering.shape_buckets import predicted_cycles
@@ -106,8 +106,8 @@ def changed(kernel: Kernel, kind: type[Op], **held: object) -> Kernel:
         (MbarrierArriveExpectTx, dict(narrower=None, line_bytes=0)),
         (MakeTensorMap, dict(narrower=None)),
         (MakeTensorMap, dict(narrowed=1)),
-        (Wgmma, dict(widths=4)),
-        (Wgmma, dict(narrower=None, widths=1)),
+        (WgmmaMmaAsync, dict(widths=4)),
+        (WgmmaMmaAsync, dict(narrower=None, widths=1)),
         (TmaStore, dict(lines=60)),
         (LaunchGrid, dict(narrowed=5)),
     ],

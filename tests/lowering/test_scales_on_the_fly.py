@@ -10,7 +10,7 @@ from tests.case_table import Case
 from tests.tensor_memory import lowered
 from wsdsl import CompileError, Schedule, parse
 from wsdsl.ir import ops
-from wsdsl.ir.ops import Wgmma
+from wsdsl.ir.ops import WgmmaMmaAsync
 from wsdsl.schedule import Arch
 
 TEXT = """
@@ -88,7 +88,9 @@ def test_what_fits_no_instruction_is_multiplied_in_bf16() -> None:
     asked: list[tuple[str, Arch]] = [("quantised", "sm_100a"), ("quantised", "sm_90a")]
     for name, arch in asked:
         kernel = lowered(CASES[name], arch)
-        assert {v.dtype for v in (*kernel.of(ops.Tcgen05Mma), *kernel.of(Wgmma))} == {"bf16"}
+        assert {v.dtype for v in (*kernel.of(ops.Tcgen05Mma), *kernel.of(WgmmaMmaAsync))} == {
+            "bf16"
+        }
     wide = TEXT.replace("cast(exp2", "cast(1.1 * exp2").replace("f8e8m0)\n", "f32)\n")
     with pytest.raises(CompileError, match="`@` of f32"):
         parse(wide).quantised.compile(arch="sm_100a", M=128, N=128, K=512, KB=16)

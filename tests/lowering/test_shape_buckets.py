@@ -14,8 +14,6 @@ from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
 from wsdsl.artifact.shape_bucket import is_round, row_range
 from wsdsl.lowering.shape_buckets import predicted_cycles
-from wsdsl.records.entry import Asked
-from wsdsl.lowering.stand_ins import predicted_cycles
 from wsdsl.records.entry import Request
 
 SOURCE = f"""{CASES["gemm"].text}

@@ -13,7 +13,7 @@ def product(of: str, result: str) -> str:
     return f"""
       %{result}: acc<f32[64x64]> = empty_accumulator()
       wgmma_fence()
-      %{result}_1: acc<f32[64x64]> = wgmma(acc=%{result}, a=%{of}, b=%{of}, accumulate=%no, dtype="bf16", k=64)
+      %{result}_1: acc<f32[64x64]> = wgmma_mma_async(acc=%{result}, a=%{of}, b=%{of}, accumulate=%no, dtype="bf16", k=64)
       wgmma_commit()
       %{result}_2: frag<f32[64x64]> = wgmma_wait(pending=0, accumulators=(%{result}_1,))"""
 

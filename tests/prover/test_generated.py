@@ -237,7 +237,7 @@ def after(region: Region, first: Op, second: Op, where: Region) -> Region:
 def later(kernel: Kernel) -> Iterator[tuple[str, str, Kernel]]:
     """Each synchronising op after the next one of its region: the two ops, the kernel."""
     pairs: list[tuple[Op, Op, Region]] = []
-    kinds = (*DELETED, ops.Wgmma, ops.ForRange, ops.Elect, ops.If)
+    kinds = (*DELETED, ops.WgmmaMmaAsync, ops.ForRange, ops.Elect, ops.If)
 
     def find(region: Region) -> Region:
         marked = [op for op in region if isinstance(op, kinds)]

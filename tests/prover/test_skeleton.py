@@ -248,8 +248,8 @@ def test_threads_sent_elsewhere_are_reported() -> None:
 EVENTS = (
     ops.MbarrierInit, ops.FenceMbarrierInit, ops.SyncCta, ops.SyncWarp, ops.FenceAsyncProxy,
     ops.MbarrierWait, ops.MbarrierArrive, ops.MbarrierArriveExpectTx, ops.Setmaxnreg,
-    ops.TmaLoad, ops.TmaStore, ops.TmaStoreCommit, ops.TmaStoreWait, ops.WgmmaFence, ops.Wgmma,
-    ops.WgmmaCommit, ops.WgmmaWait, ops.GriddepWait, ops.GriddepLaunchDependents,
+    ops.TmaLoad, ops.TmaStore, ops.TmaStoreCommit, ops.TmaStoreWait, ops.WgmmaFence,
+    ops.WgmmaMmaAsync, ops.WgmmaCommit, ops.WgmmaWait, ops.GriddepWait, ops.GriddepLaunchDependents,
 )  # fmt: skip
 OTHERWISE = (
     "initial_state",

@@ -18,7 +18,7 @@ from tests.prover.skeletons import objection
 from tests.prover.test_skeleton import events, is_label
 from wsdsl import Schedule
 from wsdsl.dispatch.compiled import Compiled
-from wsdsl.ir.ops import Wgmma
+from wsdsl.ir.ops import WgmmaMmaAsync
 from wsdsl.ir.rewriter import rewrite
 
 SMALL = Schedule(tile=dict(m=64, n=32), stages=2, consumers=1)
@@ -101,7 +101,8 @@ def told(lines: list[str]) -> tuple[list[str], list[str]]:
 def test_a_shorter_product_is_proved_and_races_nowhere() -> None:
     victim = scheduled("gemm", SMALL, (), Random(1))
     body = rewrite(
-        victim.kernel.body, lambda op: (replace(op, k=op.k // 2) if isinstance(op, Wgmma) else op,)
+        victim.kernel.body,
+        lambda op: (replace(op, k=op.k // 2) if isinstance(op, WgmmaMmaAsync) else op,),
     )
     mutant = replace(victim.kernel, body=body)
     assert refusal(mutant) == "" and harm(victim, mutant) == (OTHER, "")

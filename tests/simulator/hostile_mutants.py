@@ -13,7 +13,15 @@ from wsdsl.ir.printer import print_head
 from wsdsl.ir.rewriter import walk, with_regions
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Shared, State, Tile
 
-ORDERED = (*DELETED, ops.Wgmma, ops.LoadShared, ops.LoadPanels, ops.Elect, ops.ForRange, ops.If)
+ORDERED = (
+    *DELETED,
+    ops.WgmmaMmaAsync,
+    ops.LoadShared,
+    ops.LoadPanels,
+    ops.Elect,
+    ops.ForRange,
+    ops.If,
+)
 LAST = 24
 """Values before a loop that its bounds may become."""
 PLACES = (1024, 2048, 4096, -1024, -2048)

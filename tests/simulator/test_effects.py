@@ -219,7 +219,7 @@ def test_threads_of_ops_are_those_of_the_table() -> None:
 
 WIDER = {
     ("part", "ClearPanels"),
-    ("part", "Wgmma"),
+    ("part", "WgmmaMmaAsync"),
     ("histogram", "StoreBins"),
     ("bins", "StoreBins"),
     ("widths", "TmaLoad"),

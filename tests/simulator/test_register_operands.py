@@ -63,7 +63,8 @@ kernel registers @ scheduled (%A: tensor<f32[64, K]>, %B: tensor<bf16[N, K]>,
       %b: matrix_descriptor = smem_descriptor(shared=%slots, state=%f, dtype="bf16",
         rows=64, columns=64, swizzle="128B")
       wgmma_fence()
-      %acc2: acc<f32[64x64]> = wgmma(acc=%acc1, a=%left, b=%b, accumulate=%more, dtype="bf16", k=64)
+      %acc2: acc<f32[64x64]> = wgmma_mma_async(acc=%acc1, a=%left, b=%b,
+    accumulate=%more, dtype="bf16", k=64)
       wgmma_commit()
       wgmma_wait(pending=1, fragments=(%held,))
       mbarrier_arrive(barriers=%empty, state=%before, pred=%more)
@@ -136,7 +137,7 @@ def test_a_slice_lies_in_the_same_registers() -> None:
     """A slice runs no code: it may come after the fence, and keeping the whole keeps it."""
     sliced = (
         (A + LEFT, A.replace("%a:", "%whole:")),
-        (FENCE, f"{FENCE}      %a: frag<bf16[64x64]> = slice(x=%whole, start=0)\n{LEFT}"),
+        (FENCE, f"{FENCE}      %a: frag<bf16[64x64]> = slice_columns(x=%whole, start=0)\n{LEFT}"),
     )
     run(*sliced)
     run(*sliced, ("yield(values=(%acc2, %f2, %f, %a))", "yield(values=(%acc2, %f2, %f, %whole))"))

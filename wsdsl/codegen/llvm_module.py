@@ -26,7 +26,7 @@ from wsdsl.ir.ops import (
     EmptyAccumulator,
     ForRange,
     LaunchGrid,
-    Wgmma,
+    WgmmaMmaAsync,
     WgmmaWait,
     ZeroUnless,
 )
@@ -189,7 +189,7 @@ def named_accumulators(kernel: Kernel) -> tuple[Firsts, Firsts]:
         match op:
             case EmptyAccumulator(result=result):
                 first[result] = result
-            case Wgmma(result=result, acc=acc):
+            case WgmmaMmaAsync(result=result, acc=acc):
                 first[result] = first[acc]
                 read.clear()
             case WgmmaWait(result=result, accumulators=accumulators):

@@ -14,7 +14,7 @@ from wsdsl.artifact.artifact import Assembled
 from wsdsl.artifact.machine_code import FIXED_IN, overwritten
 from wsdsl.diagnostics import CompileError, Finding, Loc
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.ops import Partition, Setmaxnreg, Wgmma
+from wsdsl.ir.ops import Partition, Setmaxnreg, WgmmaMmaAsync
 from wsdsl.ir.types import Accumulator, Fragment
 
 HARMLESS = {"C7517", "C7519"}
@@ -83,7 +83,7 @@ def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
 
 
 def _overwritten(kernel: Kernel, assembled: Assembled, places: list[int]) -> Finding:
-    op = next((op for op in kernel.of(Wgmma) if isinstance(op.a.type, Fragment)), None)
+    op = next((op for op in kernel.of(WgmmaMmaAsync) if isinstance(op.a.type, Fragment)), None)
     return Finding(
         f"WS0628 ptxas {assembled.resources.ptxas_version} reuses registers of an operand that "
         f"this matmul still reads (at {', '.join(map(hex, places[:4]))} of the machine code)",
@@ -121,12 +121,12 @@ def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
 
 
 def _accumulator_registers(op: Op | None) -> int:
-    kind = op.result.type if isinstance(op, Wgmma) else None
+    kind = op.result.type if isinstance(op, WgmmaMmaAsync) else None
     return kind.columns // 2 if isinstance(kind, Accumulator) else 0
 
 
 def _largest_product(kernel: Kernel) -> Op | None:
-    return max(kernel.of(Wgmma), key=_accumulator_registers, default=None)
+    return max(kernel.of(WgmmaMmaAsync), key=_accumulator_registers, default=None)
 
 
 def _limit_loc(kernel: Kernel) -> Loc | None:
@@ -146,5 +146,5 @@ def _op_at(kernel: Kernel, ptx: str, text: str) -> Op | None:
         return None
     before = ptx.splitlines()[: int(result[1])]
     names = [m[1] for line in before if (m := re.match(r"\s*// (\S+) = wgmma$", line))]
-    products = {op.result.name: op for op in kernel.of(Wgmma)}
+    products = {op.result.name: op for op in kernel.of(WgmmaMmaAsync)}
     return products.get(names[-1]) if names else None

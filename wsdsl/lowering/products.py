@@ -124,7 +124,7 @@ class Products:
             else:
                 left, left_k = fragments[i], True
             same |= dict(acc=accumulators[i], a=left, a_k_major=left_k, loc=op.loc)
-            made[i] = b.make(ops.Wgmma, "acc", accumulators[i].type, **same)
+            made[i] = b.make(ops.WgmmaMmaAsync, "acc", accumulators[i].type, **same)
         tile = Accumulated(acc.shape, tuple(made), end == len(made) or acc.started)
         # A continued MMA in flight has the wait of the first.
         for group in self.in_flight:
@@ -321,7 +321,7 @@ class Products:
             if len(shape.widths) == 1:
                 return x
             part = b.value("part", dataclasses.replace(x.type, columns=shape.widths[j]))
-            made = ops.Slice(result=part, x=x, start=shape.first_column(j), loc=b.loc)
+            made = ops.SliceColumns(result=part, x=x, start=shape.first_column(j), loc=b.loc)
             return b.add(made).result
 
         return RegisterTile(shape, piece)

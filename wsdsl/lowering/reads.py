@@ -89,7 +89,7 @@ def read_elements(op: ops.ElementsInShared, context: PartitionContext, find: Fin
             return panels(i, first, width)
         panel = panels(i, first // wide * wide, wide)
         made = b.value(op.result.name, shape.piece(dtype, j))
-        return b.add(ops.Slice(result=made, x=panel, start=first % wide, loc=op.loc)).result
+        return b.add(ops.SliceColumns(result=made, x=panel, start=first % wide, loc=op.loc)).result
 
     return RegisterTile(shape, piece)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
-from wsdsl.ir.ops import Full, Join, Map
+from wsdsl.ir.ops import Full, JoinColumns, Map
 from wsdsl.ir.types import ACCUMULATOR, BOOL, Axis, DType, Fragment, Lanes, Tile, Type, Value
 from wsdsl.lowering.builder import Builder
 
@@ -211,7 +211,7 @@ def joined(b: Builder, parts: Sequence[Value], wish: str) -> Value:
         return parts[0]
     columns = sum(part.as_fragment.columns for part in parts)
     kind = dataclasses.replace(parts[0].as_fragment, columns=columns)
-    return b.add(Join(result=b.value(wish, kind), parts=tuple(parts), loc=b.loc)).result
+    return b.add(JoinColumns(result=b.value(wish, kind), parts=tuple(parts), loc=b.loc)).result
 
 
 def covering(dtype: DType, parts: Iterable[Value]) -> Type:

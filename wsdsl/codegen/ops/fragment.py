@@ -10,10 +10,10 @@ from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import cut_columns, iota, texts_of
 from wsdsl.codegen.llvm_types import shape_of
 from wsdsl.codegen.value_registers import Registers
-from wsdsl.ir.ops import ConvertLayout, Iota, Join, Slice, is_same_registers
+from wsdsl.ir.ops import ConvertLayout, Iota, JoinColumns, SliceColumns, is_same_registers
 
 
-def convert_join(c: Context, op: Join) -> None:
+def convert_join_columns(c: Context, op: JoinColumns) -> None:
     parts = [c.registers(part) for part in op.parts]
     texts = tuple(text for part in parts for text in texts_of(c.w, part))
     whole = parts[0].shape._replace(columns=sum(part.columns for part in parts))
@@ -49,7 +49,7 @@ def _by_four_columns(c: Context, pairs: Sequence[str]) -> tuple[str, ...]:
     return tuple(results)
 
 
-def convert_slice(c: Context, op: Slice) -> None:
+def convert_slice_columns(c: Context, op: SliceColumns) -> None:
     c.values[op.result] = cut_columns(c.registers(op.x), op.start, op.result.as_fragment.columns)
 
 

@@ -68,7 +68,7 @@ def check_descriptor(value: Descriptor, k_major: bool, steps: int, op: Op) -> No
         raise CompileError(message, op.loc, IR_HINT)
 
 
-def convert_wgmma(c: Context, op: ops.Wgmma) -> None:
+def convert_wgmma_mma_async(c: Context, op: ops.WgmmaMmaAsync) -> None:
     if op.columns:
         message = "WS0618 codegen cannot emit a single width of a kernel of several widths"
         raise CompileError(message, op.loc, IR_HINT)
@@ -171,7 +171,7 @@ def operands_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
     """By the id of a fence (all fences are equal): the registers that wgmmas after it read."""
     results = defaultdict[int, dict[Value, None]](dict)
     fence: ops.WgmmaFence | None = None
-    for op in kernel.of(ops.WgmmaFence, ops.Wgmma):
+    for op in kernel.of(ops.WgmmaFence, ops.WgmmaMmaAsync):
         if isinstance(op, ops.WgmmaFence):
             fence = op
         elif isinstance(op.a.type, Fragment) and fence is not None:

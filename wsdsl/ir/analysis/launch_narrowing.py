@@ -20,7 +20,7 @@ from wsdsl.ir.ops import (
     MakeTensorMap,
     MbarrierArriveExpectTx,
     TmaStore,
-    Wgmma,
+    WgmmaMmaAsync,
 )
 from wsdsl.ir.rewriter import rewrite
 from wsdsl.ir.types import Accumulator
@@ -69,7 +69,7 @@ def _at(op: Op, columns: int) -> Op:
             return with_fields(op, tx_bytes=left, narrower=None, line_bytes=0)
         case TmaStore():
             return with_fields(op, lines=op.lines - columns, narrower=None)
-        case Wgmma():
+        case WgmmaMmaAsync():
             left = op.acc.type_as(Accumulator).columns - columns if columns else 0
             return with_fields(op, columns=left, narrower=None, widths=1)
         case _:

@@ -17,15 +17,15 @@ from wsdsl.ir.op import (
 from wsdsl.ir.types import Fragment
 
 
-@op_class(SCHEDULED, "warpgroup", pure=True)
-class Slice(Unary):
+@op_class(SCHEDULED, "warpgroup", pure=True, was="slice")
+class SliceColumns(Unary):
     """Columns [start, start + the result's columns) of a fragment; no code."""
 
     start: int
 
 
-@op_class(SCHEDULED, "warpgroup", pure=True)
-class Join(OneResult):
+@op_class(SCHEDULED, "warpgroup", pure=True, was="join")
+class JoinColumns(OneResult):
     """Fragments side by side as one, the first one's columns first; no code."""
 
     parts: tuple[Value, ...]
@@ -43,9 +43,9 @@ def registers_of(value: Value, made: Makers) -> tuple[Value, ...]:
     """The fragments whose registers these are: `slice`, `join` and `convert_layout` of 16 bits have
     none of their own."""
     op = made.get(value)
-    if isinstance(op, Slice) or (isinstance(op, ConvertLayout) and is_same_registers(op)):
+    if isinstance(op, SliceColumns) or (isinstance(op, ConvertLayout) and is_same_registers(op)):
         return registers_of(op.x, made)
-    if isinstance(op, Join):
+    if isinstance(op, JoinColumns):
         return tuple(v for part in op.parts for v in registers_of(part, made))
     return (value,)
 

@@ -72,8 +72,13 @@ class WgmmaFence(Op):
         yield Fence("wgmma")
 
 
-@op_class(SCHEDULED, "warpgroup", ranges=dict(widths=between(1, 8), columns=between(0, 256, 8)))
-class Wgmma(OneResult):
+@op_class(
+    SCHEDULED,
+    "warpgroup",
+    ranges=dict(widths=between(1, 8), columns=between(0, 256, 8)),
+    was="wgmma",
+)
+class WgmmaMmaAsync(OneResult):
     """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, as wgmma instructions that
     take 32 bytes of each operand's line: `k` is a multiple of 16 for f16 and bf16, of 8 for tf32,
     of 32 for f8e4m3, f8e5m2, i8 and u8. `dtype` is that of the operands; `b_dtype` is b's, if it is

@@ -149,23 +149,23 @@ def _holds(dtype: DType, number: float | bool) -> bool:
 
 def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(
-        ops.Slice, ops.Join, ops.ReduceColumns, ops.MmaSync, ops.ScanColumns, ops.Iota
+        ops.SliceColumns, ops.JoinColumns, ops.ReduceColumns, ops.MmaSync, ops.ScanColumns, ops.Iota
     ):
         match op:
-            case ops.Slice(
+            case ops.SliceColumns(
                 x=Value(type=Fragment() as whole), result=Value(type=Fragment() as part)
             ):
                 same = (whole.dtype, whole.rows) == (part.dtype, part.rows)
                 if not same or op.start + part.columns > whole.columns or op.start % 8:
                     yield op, f"{part} from column {op.start} on is not a slice of {whole}"
-            case ops.Join(result=Value(type=Fragment() as whole)):
+            case ops.JoinColumns(result=Value(type=Fragment() as whole)):
                 kinds = [v.type for v in op.parts]
                 parts = [k for k in kinds if isinstance(k, Fragment)]
                 alike = {(k.dtype, k.rows) for k in parts} == {(whole.dtype, whole.rows)}
                 fits = alike and sum(k.columns for k in parts) == whole.columns
                 if len(parts) < len(kinds) or not fits:
                     yield op, f"{', '.join(map(str, kinds))} do not join to {whole}"
-            case ops.Slice() | ops.Join():
+            case ops.SliceColumns() | ops.JoinColumns():
                 yield op, "operands and result must be fragments"
             case ops.ReduceColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
                 one = Tile(x.dtype) if x.rows == 1 else dataclasses.replace(x, columns=1)
@@ -357,7 +357,7 @@ def _of_store(op: ops.StoreShared, kind: Fragment) -> str:
 def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:
     """The shape that a descriptor has, and the one that the product takes."""
     made = kernel.definers
-    for op in kernel.of(ops.Wgmma):
+    for op in kernel.of(ops.WgmmaMmaAsync):
         if not isinstance(op.acc.type, Accumulator):
             continue
         for value, k_major in ((op.a, op.a_k_major), (op.b, op.b_k_major)):

@@ -12,7 +12,7 @@ from wsdsl.ir.types import ACCUMULATOR, THREADS, Fragment
 
 BY_ANY_LANES = (
     ops.Bitcast, ops.Cast, ops.Full, ops.If, ops.Lookup, ops.Map, ops.Yield, ops.ForRange,
-    ops.Iota, ops.Join, ops.ReduceColumns, ops.ScanColumns, ops.Slice, ops.LoadGlobal,
+    ops.Iota, ops.JoinColumns, ops.ReduceColumns, ops.ScanColumns, ops.SliceColumns, ops.LoadGlobal,
     ops.ReducePartials, ops.StoreGlobal, ops.StorePartials, ops.LoadTransposed,
     ops.StoreTransposed, AddBins,
 )  # fmt: skip

@@ -16,18 +16,18 @@ from wsdsl.ir.ops import (
     MbarrierArriveExpectTx,
     SmemDescriptor,
     TmaStore,
-    Wgmma,
     WgmmaCommit,
+    WgmmaMmaAsync,
 )
 
 OF_NARROWER: dict[type[Op], tuple[tuple[str, object], ...]] = {
     LaunchGrid: (("narrowed", 0),),
     MakeTensorMap: (("narrowed", 0),),
     MbarrierArriveExpectTx: (("line_bytes", 0),),
-    Wgmma: (("widths", 1),),
+    WgmmaMmaAsync: (("widths", 1),),
 }
 """Attributes that say what is narrower, and what they are where nothing is."""
-BETWEEN = (Wgmma, SmemDescriptor, Constant, Map)
+BETWEEN = (WgmmaMmaAsync, SmemDescriptor, Constant, Map)
 """What may stand between the products of a group: nothing that others can notice."""
 
 
@@ -54,7 +54,7 @@ def launches_have_one_width(kernel: Kernel) -> Iterator[Problem]:
         if narrower is not None and (found is None or narrower != found.result):
             yield op, "`narrower` must be the result of launch_narrowing"
         widths = found.widths if found and narrower is not None else 1
-        if isinstance(op, Wgmma) and op.widths != widths:
+        if isinstance(op, WgmmaMmaAsync) and op.widths != widths:
             yield op, f"widths={op.widths}; launches have {widths} widths"
 
 
@@ -66,9 +66,9 @@ def groups_have_one_width(kernel: Kernel) -> Iterator[Problem]:
     def visit(region: Region) -> Iterator[Problem]:
         open: Op | None = None
         for op in region:
-            if isinstance(op, Wgmma) and op.narrower is not None:
+            if isinstance(op, WgmmaMmaAsync) and op.narrower is not None:
                 open = op
-            elif open is not None and isinstance(op, Wgmma):
+            elif open is not None and isinstance(op, WgmmaMmaAsync):
                 yield op, "MMAs of a group must all have `narrower`, or none"
             elif isinstance(op, WgmmaCommit):
                 open = None
@@ -80,5 +80,5 @@ def groups_have_one_width(kernel: Kernel) -> Iterator[Problem]:
         if open is not None:
             yield open, "a narrowed group must be committed in the region in which it begins"
 
-    if any(op.narrower is not None for op in kernel.of(Wgmma)):
+    if any(op.narrower is not None for op in kernel.of(WgmmaMmaAsync)):
         yield from visit(kernel.body)

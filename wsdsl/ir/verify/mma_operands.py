@@ -39,7 +39,7 @@ def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
                 (op, f"{v} is {v.type}: only `convert_layout` gives an operand") for v in made
             )
         taken = op.fragments if isinstance(op, ops.WgmmaWait) else ()
-        taken = (op.a,) if isinstance(op, ops.Wgmma) else taken
+        taken = (op.a,) if isinstance(op, ops.WgmmaMmaAsync) else taken
         taken = operands(op) if isinstance(op, (ForRange, Yield)) else taken
         for v in operands(op):
             if is_operand(v) and v not in taken:
@@ -51,12 +51,12 @@ def is_operand(value: Value) -> bool:
 
 
 def _reads_registers(kernel: Kernel) -> bool:
-    return any(isinstance(op.a.type, Fragment) for op in kernel.of(ops.Wgmma))
+    return any(isinstance(op.a.type, Fragment) for op in kernel.of(ops.WgmmaMmaAsync))
 
 
 def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    for op in kernel.of(ops.Wgmma):
+    for op in kernel.of(ops.WgmmaMmaAsync):
         a, b = (DTYPES.get(name) for name in op.dtypes)
         total = sum_of(a, b) if a and b else None
         if a is None or total is None:
@@ -110,7 +110,7 @@ def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
             if isinstance(op, ops.WgmmaFence):
                 loose = frozenset()
             elif (
-                isinstance(op, ops.Wgmma)
+                isinstance(op, ops.WgmmaMmaAsync)
                 and isinstance(op.a.type, Fragment)
                 and not loose.isdisjoint(ops.registers_of(op.a, made))
             ):
@@ -143,7 +143,7 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
             path = (*around, (region, i))
             depth.update(dict.fromkeys(results_of(op), len(path)))
             depth.update(dict.fromkeys(bound(op), len(path) + 1))
-            if isinstance(op, ops.Wgmma) and isinstance(op.a.type, Fragment):
+            if isinstance(op, ops.WgmmaMmaAsync) and isinstance(op.a.type, Fragment):
                 own = max(depth.get(v, 1) for v in ops.registers_of(op.a, made))
                 named = any(_names(wait.fragments, op.a, made) for wait in waits)
                 named |= carried.get(op.a, op.a) in waited
@@ -238,12 +238,14 @@ def _names(fragments: tuple[Value, ...], value: Value, made: Makers) -> bool:
     """Some of `fragments` hold all of the registers of `value`."""
     op = made.get(value)
     parts = [made[v] for v in fragments if v in made]
-    inside = [v for part in parts if isinstance(part, ops.Join) for v in part.parts]
+    inside = [v for part in parts if isinstance(part, ops.JoinColumns) for v in part.parts]
     inside += [p.x for p in parts if isinstance(p, ops.ConvertLayout) and ops.is_same_registers(p)]
     if value in fragments or (inside and _names(tuple(inside), value, made)):
         return True
-    if isinstance(op, ops.Slice) or (
+    if isinstance(op, ops.SliceColumns) or (
         isinstance(op, ops.ConvertLayout) and ops.is_same_registers(op)
     ):
         return _names(fragments, op.x, made)
-    return isinstance(op, ops.Join) and all(_names(fragments, part, made) for part in op.parts)
+    return isinstance(op, ops.JoinColumns) and all(
+        _names(fragments, part, made) for part in op.parts
+    )

@@ -13,7 +13,7 @@ from wsdsl.ir.hardware.tcgen05_shapes import CELL_BITS, COLUMNS, LEAST_ALLOCATED
 from wsdsl.ir.hardware.wgmma_shapes import k_step, may_be_mn_major, sum_of
 from wsdsl.ir.op import Kernel, Op, Problem, Value, in_family, walk
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import Partition, SmemDescriptor, SyncCluster, SyncCta, TmaLoad, Wgmma
+from wsdsl.ir.ops import Partition, SmemDescriptor, SyncCluster, SyncCta, TmaLoad, WgmmaMmaAsync
 from wsdsl.ir.verify.synchronization import cluster_of
 
 TENSOR_OPS = in_family("tcgen05")
@@ -28,7 +28,7 @@ HALF = "MMAs of 64 rows have no second half"
 def products_are_of_the_card(kernel: Kernel) -> Iterator[Problem]:
     """wgmma is sm_90a's alone, tensor memory that of what followed."""
     target = kernel.target
-    for op in kernel.of(Wgmma) if target.has_tensor_memory else ():
+    for op in kernel.of(WgmmaMmaAsync) if target.has_tensor_memory else ():
         yield op, f"{target} has no wgmma: accumulate in tensor memory"
     for op in () if target.has_tensor_memory else kernel.of(*TENSOR_OPS):
         yield op, f"{target} has no tensor memory"

@@ -10,7 +10,7 @@ Before:
 After:
     %acc0: acc<f32[64x256]> = empty_accumulator()
     %acc3 = for_range(index=%k, ..., init=(%acc0,), args=(%acc1: acc<f32[64x256]>,)) {
-      %acc2: acc<f32[64x256]> = wgmma(acc=%acc1, a=%a, b=%b, accumulate=%more, ...)
+      %acc2: acc<f32[64x256]> = wgmma_mma_async(acc=%acc1, a=%a, b=%b, accumulate=%more, ...)
       wgmma_commit()
       wgmma_wait(pending=0)
       mbarrier_arrive(barriers=%empty, state=%s)

@@ -44,7 +44,7 @@ def asks_of(model: Model, code: Code) -> list[tuple[Ask, ...]]:
     products = [(model.arrays[name].index, LOOKS, ALL, False) for name in sorted(read)]
 
     def before(held: dict[Ask, None], i: Instruction) -> dict[Ask, None]:
-        asked = products if isinstance(i.op, ops.Wgmma) else _asks(model, i)
+        asked = products if isinstance(i.op, ops.WgmmaMmaAsync) else _asks(model, i)
         if isinstance(i.op, ops.Tcgen05Mma):
             far = i.op.cta_group > 1
             asked = [*asked, *((place, use, ELECTED, far) for place, use, _, _ in products)]

@@ -11,9 +11,9 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, resu
 from wsdsl.ir.ops import (
     AsAccumulator,
     Partition,
-    Wgmma,
     WgmmaCommit,
     WgmmaFence,
+    WgmmaMmaAsync,
     WgmmaWait,
     ZeroUnless,
 )
@@ -30,7 +30,7 @@ from wsdsl.prover.machine.op_handlers import HANDLERS
 
 T = TypeVar("T")
 
-PRODUCTS = (AsAccumulator, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait, ZeroUnless)
+PRODUCTS = (AsAccumulator, WgmmaMmaAsync, WgmmaCommit, WgmmaFence, WgmmaWait, ZeroUnless)
 SCALARS = (ops.Constant, ops.DimSize, ops.Map)
 OF_WHAT_IS_THERE = (*PRODUCTS, ops.LoadPanels, ops.LoadShared, ops.ClearPanels)
 """What is done with slots that were waited for before, and with registers."""

@@ -210,7 +210,7 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
             case ops.If():
                 place = op.result.index(value)
                 work += [op.cond, yielded(op.then)[place], yielded(op.orelse)[place]]
-            case ops.WgmmaWait() | ops.Wgmma():
+            case ops.WgmmaWait() | ops.WgmmaMmaAsync():
                 work += _wanted(op, kernel.definers)
             case _:
                 work += [v for v in operands(op) if not isinstance(v.type, Fragment)]

@@ -121,7 +121,7 @@ def write(
 def _release_hint(reader: Party) -> str:
     kind, fenced = type(reader.op).__name__, "fence_async_proxy, where TMA overwrites it"
     over = {
-        "Wgmma": "wgmma_wait",
+        "WgmmaMmaAsync": "wgmma_wait",
         "Tcgen05Mma": "a tcgen05_commit",
         "Tcgen05Cp": "a tcgen05_commit",
         "Tcgen05Ld": "tcgen05_wait_ld, then tcgen05_fence",

@@ -89,8 +89,8 @@ def wgmma_fence(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
-    op: ops.Wgmma = i.op
+def wgmma_mma_async(m: Machine, a: Agent, i: Instruction) -> int:
+    op: ops.WgmmaMmaAsync = i.op
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     registers = _taken(m, a, i, op.acc)
     if registers.number in a.unfenced:
@@ -120,7 +120,7 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
 def read_operand(
     m: Machine,
     a: Agent,
-    product: ops.Wgmma | Tcgen05Mma,
+    product: ops.WgmmaMmaAsync | Tcgen05Mma,
     held: Descriptor,
     extent: int,
     dtype: str,
@@ -216,7 +216,7 @@ def trace_smem_descriptor(t: TraceBuilder, op: ops.SmemDescriptor, _: ThreadSet)
     t.operands[op.result] = op
 
 
-def trace_wgmma(t: TraceBuilder, op: ops.Wgmma, _: ThreadSet) -> None:
+def trace_wgmma_mma_async(t: TraceBuilder, op: ops.WgmmaMmaAsync, _: ThreadSet) -> None:
     known = t.known.get(op.accumulate)
     if known is False and op.acc not in t.empty:
         known = None  # It takes over registers, by a flag that no pass can fold.
@@ -227,7 +227,7 @@ def trace_wgmma(t: TraceBuilder, op: ops.Wgmma, _: ThreadSet) -> None:
                 operand_event(t, op, x, step)
 
 
-def _shape_of(op: ops.Wgmma, step: int, known: float | None) -> str:
+def _shape_of(op: ops.WgmmaMmaAsync, step: int, known: float | None) -> str:
     """Return the shape of an instruction; `known`: whether the first one accumulates."""
     flag = "1" if step else "p" if known is None else str(int(known))
     a, b = (DTYPES[name] for name in op.dtypes)

@@ -173,7 +173,7 @@ def thread_store(agent: Agent, op: ops.ThreadStore) -> None:
 # Products -----------------------------------------------------------------------------------------
 
 
-def wgmma(agent: Agent, op: ops.Wgmma) -> None:
+def wgmma_mma_async(agent: Agent, op: ops.WgmmaMmaAsync) -> None:
     speeds, sm = agent.sm.speeds, agent.sm
     agent.until(agent.ready(op), "wait", "loads by threads")
     dtype = DTYPES[op.dtypes[0]]

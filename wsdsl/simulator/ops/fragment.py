@@ -11,13 +11,13 @@ from wsdsl.simulator.reference.fragment_arrays import shape_of
 from wsdsl.simulator.warpgroup import Warpgroup
 
 
-def value_of_slice(wg: Warpgroup, op: ops.Slice) -> Any:
+def value_of_slice_columns(wg: Warpgroup, op: ops.SliceColumns) -> Any:
     shape = shape_of(op.result)
     assert shape is not None
     return wg.get(op.x, op)[:, op.start : op.start + shape[1]]
 
 
-def value_of_join(wg: Warpgroup, op: ops.Join) -> Any:
+def value_of_join_columns(wg: Warpgroup, op: ops.JoinColumns) -> Any:
     return np.concatenate([wg.get(part, op) for part in op.parts], axis=1)
 
 

@@ -104,7 +104,7 @@ def accumulator(wg: Warpgroup, op: Op, value: Value) -> AccumulatorRegisters:
     return held.registers
 
 
-def wgmma(wg: Warpgroup, op: ops.Wgmma) -> None:
+def wgmma_mma_async(wg: Warpgroup, op: ops.WgmmaMmaAsync) -> None:
     registers = accumulator(wg, op, op.acc)
     if registers.touched >= wg.wgmma.fences:
         wg.fail(op, "no wgmma_fence follows the last use of the registers of the accumulator")
@@ -134,7 +134,7 @@ def wgmma(wg: Warpgroup, op: ops.Wgmma) -> None:
     pipe.queue.append(job)
 
 
-def _register_operand(wg: Warpgroup, op: ops.Wgmma, dtype: DType) -> Array:
+def _register_operand(wg: Warpgroup, op: ops.WgmmaMmaAsync, dtype: DType) -> Array:
     held: Array = wg.get(op.a, op)
     kind = op.a.as_fragment
     taken = Fragment(dtype, ROWS, op.k).as_operand
@@ -151,7 +151,7 @@ def _register_operand(wg: Warpgroup, op: ops.Wgmma, dtype: DType) -> Array:
 
 def operand_in_shared(
     wg: Warpgroup,
-    op: ops.Wgmma | ops.Tcgen05Mma,
+    op: ops.WgmmaMmaAsync | ops.Tcgen05Mma,
     read: Access,
     dtype: DType,
     value: Value,
@@ -212,7 +212,7 @@ def _check_kept(wg: Warpgroup, op: ops.WgmmaWait, jobs: list[Product]) -> None:
     kept = [wg.values[value.name] for value in op.fragments]
     for job in jobs:
         if job.fragment is not None and not keeps(kept, job.fragment):
-            assert isinstance(job.op, ops.Wgmma)
+            assert isinstance(job.op, ops.WgmmaMmaAsync)
             wg.fail(
                 op,
                 f"the registers of {job.op.a} may be overwritten while wgmma reads them",

@@ -17,18 +17,18 @@ def register_operands(kernel: Kernel) -> frozenset[str]:
     """The fragments that a wgmma reads, and those that lie in the same registers."""
     found: set[str] = set()
     for op in reversed(list(walk(kernel.body))):
-        if isinstance(op, ops.Wgmma) and isinstance(op.a.type, Fragment):
+        if isinstance(op, ops.WgmmaMmaAsync) and isinstance(op.a.type, Fragment):
             found.add(op.a.name)
         elif _is_part(op) and op.result.name in found:
             found.add(op.x.name)
-        elif isinstance(op, ops.Join) and op.result.name in found:
+        elif isinstance(op, ops.JoinColumns) and op.result.name in found:
             found.update(part.name for part in op.parts)
     return frozenset(found)
 
 
-def _is_part(op: Op) -> TypeGuard[ops.Slice | ops.ConvertLayout]:
+def _is_part(op: Op) -> TypeGuard[ops.SliceColumns | ops.ConvertLayout]:
     """Whether its result lies in the registers of `x`."""
-    return isinstance(op, ops.Slice) or (
+    return isinstance(op, ops.SliceColumns) or (
         isinstance(op, ops.ConvertLayout) and ops.is_same_registers(op)
     )
 
@@ -46,7 +46,7 @@ class RegisterOperands:
                 # These run no code: their registers have been written before.
                 if _is_part(op):
                     fences = self._written.get(op.x.name, fences)
-                elif isinstance(op, ops.Join):
+                elif isinstance(op, ops.JoinColumns):
                     fences = max(self._written.get(p.name, fences) for p in op.parts)
                 self._written[result.name] = fences
 
