@@ -6,8 +6,6 @@ is the same in all rows (1 x c) or in all columns (64 x 1) holds what the thread
 64 x c one would need, once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ predicated without a branch that LLVM can see.
 Addresses in SMEM are an i32 register and a constant number of bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The signature of a SCHEDULED kernel."""
 
-from __future__ import annotations
-
 import math
 
 from wsdsl.artifact.artifact import Access

@@ -1,7 +1,5 @@
 """A SCHEDULED kernel as LLVM IR text; the same kernel gives the same text."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

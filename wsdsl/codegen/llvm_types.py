@@ -1,7 +1,5 @@
 """IR types as LLVM types: how many registers a value takes, and of what kind."""
 
-from __future__ import annotations
-
 from wsdsl.codegen.value_registers import Shape
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir import types as t

@@ -1,7 +1,5 @@
 """LLVM intrinsics that several conversions use, one function each."""
 
-from __future__ import annotations
-
 from wsdsl.codegen.writer import Writer
 
 ALL_LANES = "-1"

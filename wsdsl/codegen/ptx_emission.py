@@ -1,7 +1,5 @@
 """LLVM IR text to PTX, in this process."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Find ptxas and run it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tempfile

@@ -5,8 +5,6 @@ ptxas says so in remarks about PTX; here they become findings about lines of the
 it says nothing: its machine code is read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 An op `x` is converted by the function `convert_x` of a file in `codegen/ops`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import groupby
 from typing import cast

@@ -4,8 +4,6 @@ The branches by width enclose the whole group: with a branch around each wgmma, 
 each by itself. So wgmmas are delayed until the commit, and LLVM sees no branch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count

@@ -1,7 +1,5 @@
 """PTX text of wgmma, for which LLVM has no intrinsic."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from wsdsl.codegen.value_registers import Descriptor

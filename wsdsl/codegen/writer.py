@@ -1,7 +1,5 @@
 """Writes the text of one LLVM function: names, blocks, calls, and the declarations they need."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The axes of a kernel, by name, and the loops over its output."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Blocks of an axis, that are reduced or stored as one element: tiles have whole ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ What is the same is loaded, and made, once in front of them. `Schedule.tile` say
 by the loop's variable.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Appends ops, names their values, and folds the scalar arithmetic that is known already."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace

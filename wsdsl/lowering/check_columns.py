@@ -2,8 +2,6 @@
 the columns of an operand that consumers split, since each part begins with a panel.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 

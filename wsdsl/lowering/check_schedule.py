@@ -1,7 +1,5 @@
 """Check that a whole schedule fits its kernel and the GPU."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

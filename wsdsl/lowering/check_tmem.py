@@ -1,7 +1,5 @@
 """Check that a schedule fits tensor memory, and is lowered there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding

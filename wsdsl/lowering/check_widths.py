@@ -6,8 +6,6 @@ must not get further than a panel of results, whose rows are copied one by one: 
 no adjacent element, and no result whose rows they are along.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding, Loc

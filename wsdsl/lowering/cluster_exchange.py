@@ -16,8 +16,6 @@ The last wait ends when the other CTAs have read what was sent: their stage is t
 next tile, and none of their arrivals is in flight when the CTA ends.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.ir import ops

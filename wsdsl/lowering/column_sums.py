@@ -10,8 +10,6 @@ Threads join lines as they do the rows of a tensor, in an order of their own tha
 every run. What there is no piece for lies outside of the tensor, and takes no part.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from wsdsl.ir.ops import AxisAt, FoldRows, Full, Index, Load, Reduce, RenameAxes

@@ -1,7 +1,5 @@
 """How consumers, and the CTAs of a cluster, divide the work on output tiles among themselves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -8,8 +8,6 @@ A thread of the first CTA, the leader, starts what both do: it waits on barriers
 which all of both CTAs arrive (copies count there, too), and commits to those of both.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 

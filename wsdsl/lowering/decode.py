@@ -11,8 +11,6 @@ rows across them, independent of the roles of the axes in the MMA: its axes have
 roles (`assign_decode_axes`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.diagnostics import Finding

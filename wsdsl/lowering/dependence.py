@@ -1,7 +1,5 @@
 """What of a part of a kernel depends on an index."""
 
-from __future__ import annotations
-
 from wsdsl.ir.op import Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.ops import Contract, DimLoop, ForTiles, If
 from wsdsl.ir.rewriter import used_inside, walk, yielded

@@ -1,7 +1,5 @@
 """Stores of fragments as threads have them, element by element or by vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from wsdsl.ir.op import Op, Value

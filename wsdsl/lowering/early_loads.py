@@ -5,8 +5,6 @@ the pipelines fill with them while the previous kernel ends; partitions that loa
 for it, and so do those that compute and that load the epilogue's operands in parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError

@@ -6,8 +6,6 @@ tile that stays in SMEM across loops is consumed in another loop than it is prod
 attention is; what two CTAs hold together, or a store clips, is a matter of its layout.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from wsdsl.ir.op import Op, Value, results_of

@@ -10,8 +10,6 @@ MMAs, and their inputs and results are there. Indices and other scalars do not c
 computes the scalars that it needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.ir.op import Kernel, Makers, Op, Value, once, operands, regions, results_of

@@ -1,7 +1,5 @@
 """Lower elementwise ops, indices and reductions to ops on fragments."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Container, Sequence
 

@@ -7,8 +7,6 @@ slots of one part (the columns of a chunk) of all of these tiles; of vectors alo
 a part is a tile's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Resources of a schedule: tile sizes, bytes of SMEM, registers of accumulators (TILE)."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ whole row: its loops over this dimension have one trip, and `hold_rows` removes 
 tiles fills the registers of threads, and no more, since other CTAs hide the latency of one.
 """
 
-from __future__ import annotations
-
 import math
 
 from wsdsl.diagnostics import CompileError

@@ -1,7 +1,5 @@
 """How many instructions of the machine code ops come to, for each element of what they compute."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op
 from wsdsl.ir.types import DType, Fragment, Tile, Type

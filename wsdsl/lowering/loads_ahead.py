@@ -1,7 +1,5 @@
 """Loads of what a loop multiplies its products by, an iteration ahead: see `schedule_products`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 
 from wsdsl.ir import ops

@@ -24,8 +24,6 @@ fills.
     consumer_release(slot=%slot)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 

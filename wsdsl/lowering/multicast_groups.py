@@ -4,8 +4,6 @@ A group has the (size, stride) of the ranks that want the same tile: the digits 
 which they differ.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

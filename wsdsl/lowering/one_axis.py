@@ -15,8 +15,6 @@ After:
 Vectors then are aligned whatever the rows' length, and rows that are short fill a tile.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from wsdsl.ir import ops

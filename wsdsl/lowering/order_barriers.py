@@ -41,8 +41,6 @@ subtiles after the partition before it has waited for all of its own
 own, since the parity is equal.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, walk
 from wsdsl.lowering.builder import INT, Builder

@@ -15,8 +15,6 @@ Threads then load and store vectors of words. Stores of all that a word has are 
 of them was.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 

@@ -5,8 +5,6 @@ inputs of transformed operands, and from GMEM in kernels without MMAs, whose col
 last dimension.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding

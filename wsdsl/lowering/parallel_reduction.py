@@ -35,8 +35,6 @@ cluster waits.
 (`column_sums.py`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Where things are for one partition: its shares of tiles, indices along axes, sizes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """All of lowering, as one list. Each pass says in its docstring why it stands where it does."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Protocol

@@ -1,7 +1,5 @@
 """A loop of two stages, which run beside each other: see `schedule_products`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
 

@@ -5,8 +5,6 @@ tenth of the result is lost. So the accumulators of one tile along K are added t
 those of each SMEM row of it (`schedule_products`).
 """
 
-from __future__ import annotations
-
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.hardware.target import target_of
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8

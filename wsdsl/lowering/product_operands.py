@@ -1,7 +1,5 @@
 """What products read: where the table of edges begins, and what is asked before there is one."""
 
-from __future__ import annotations
-
 from wsdsl.ir.hardware.packed_layout import packed_swizzle
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN

@@ -35,8 +35,6 @@ The body is first written with the ops of both, and then split: each partition k
 stages, and the ops that these need.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import compress

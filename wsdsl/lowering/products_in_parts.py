@@ -2,8 +2,6 @@
 pieces of what they sum over; and those whose row blocks follow one another in one accumulator.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

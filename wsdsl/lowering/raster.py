@@ -1,7 +1,5 @@
 """Which tile of a plane a work item is, in the order of the raster."""
 
-from __future__ import annotations
-
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.ops import ClusterIndex, CtaIndex, ForRange, ForWork, LaunchNarrowing
 from wsdsl.ir.types import Axis

@@ -1,7 +1,5 @@
 """Read tiles of the compute context from global memory and from pipeline stages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import gcd
 

@@ -18,8 +18,6 @@ line of 128 bytes then, and a thread as many neighbouring rows as make a word
 (`ir/hardware/swizzle.py` says why).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

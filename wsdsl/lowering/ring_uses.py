@@ -1,7 +1,5 @@
 """What a kernel's ops say of its circular buffers: which slots are filled and read, and how."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -14,8 +14,6 @@ own mean c, so that n * (c - f) ** 2 of its n elements is left to be added, and 
 a row with an infinite element c is none, nor is the sum then, so that f must tell the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field

@@ -10,8 +10,6 @@ iteration, and is small: TMA brings it with the operands, a box that is not swiz
 at a multiple of 16 bytes of a row; where that is before the first value, threads read further in.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -7,8 +7,6 @@ tcgen05_fence()
 mbarrier_arrive(barriers=%full, state=%s, each_warp=True)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

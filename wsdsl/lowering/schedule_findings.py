@@ -1,7 +1,5 @@
 """Findings about a schedule that several checks report."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from wsdsl.diagnostics import Finding, Loc

@@ -16,8 +16,6 @@ Only pieces of tiles that wait for each other must all have room at the same tim
 such serves no more rows than it was chosen for.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

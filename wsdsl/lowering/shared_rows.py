@@ -29,8 +29,6 @@ Rows that are reduced themselves, to a value for each column, all warps share, o
 divide them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any

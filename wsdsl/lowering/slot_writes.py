@@ -15,8 +15,6 @@ may be NaN or infinite, and their product with 0 is NaN. So one warpgroup writes
 and the last tile alone, with a proxy fence, and all readers of the stage synchronize.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.ir import ops

@@ -17,8 +17,6 @@ do not depend on the schedule. Lanes have separate copies, as many as SMEM has r
 may add to the same element at the same time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -12,8 +12,6 @@ follow at the first use of a tile. All warps of a partition synchronize between 
 and before SMEM is written again.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Callable

@@ -7,8 +7,6 @@ a partial result per column (`leaves_lines`), the loop may also carry a maximum 
 each split may traverse its part of the dimension again after the loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """The split-K workspace in GMEM: accumulators of splits, and semaphores between their CTAs."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ An output loop whose body reduces all of its dimension has one tile. Where that 
 columns than a CTA's, a cluster along it has one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN

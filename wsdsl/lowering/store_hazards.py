@@ -12,8 +12,6 @@ number: `end(n)`, or `(end(n) - 1) // 64` where the tiles are multiples of 64. W
 tensor, and what is computed of the index of `each`, nobody can tell: there the text vouches for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import combinations
 

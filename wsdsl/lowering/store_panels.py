@@ -1,7 +1,5 @@
 """Which tensors are stored through SMEM, and what each warp copies of a piece from there."""
 
-from __future__ import annotations
-
 from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import line_swizzle
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN

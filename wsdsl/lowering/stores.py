@@ -1,8 +1,6 @@
 """Stores of the compute context to global memory: through SMEM, from where TMA copies, or threads
 where TMA does not take the tensor; or direct."""
 
-from __future__ import annotations
-
 from typing import Any, TypeGuard
 
 from wsdsl.diagnostics import Loc

@@ -22,8 +22,6 @@ A loop carries of a sum whether anything was added to it yet: the first product 
 there. The thread waits for no product, but for slots.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from copy import copy

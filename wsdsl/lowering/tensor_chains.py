@@ -11,8 +11,6 @@ does what threads change in front of products that wait for them in any case (`u
 What else they make of sums they hold in registers (`passes/split_accumulate.py`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 

@@ -11,8 +11,6 @@ if there are columns for them: MMAs of a tile run while threads read the accumul
 before.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping
 

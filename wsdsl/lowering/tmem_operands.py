@@ -7,8 +7,6 @@ so that it does not cross SMEM. It is there if columns are left in addition to a
 accumulator; or if the schedule says so (`Schedule.operand_transform="tmem"`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding

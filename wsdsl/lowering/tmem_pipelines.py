@@ -1,7 +1,5 @@
 """The columns of circular buffers in tensor memory, and of scales that are copied there."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any
 

@@ -10,8 +10,6 @@ of K, where operands are zeros. There are two stages: threads write one while MM
 Atoms are copied by the tensor cores instead, unless most atoms of an operand are padding.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable

@@ -32,8 +32,6 @@ After:
     }
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -49,7 +47,7 @@ from wsdsl.record import record
 
 @record
 class Update:
-    """The carried variable `arg` at index `place` of a loop: `ops` change it, and `product` adds to
+    """The carried variable `arg` at index `place` of a loop: `members` change it, and `product` adds to
     their result.
     """
 
@@ -138,7 +136,7 @@ class Updates:
                     body.append(ops.Materialize(values=tuple(dict.fromkeys(handed)), loc=op.loc))
                 multiplied, late = self.multiply(inner, self.slot_of(sum))
                 body += [*self.change(update, changed, self.slot_of(sum)), *multiplied]
-            elif inner not in update.ops:
+            elif inner not in update.members:
                 body.append(inner)
         body += late
         n = update.place
@@ -163,7 +161,7 @@ class Updates:
             ops.Constant(result=zero, value=0.0 if kind.dtype.is_float else 0, loc=loc),
             ops.Full(result=update.arg, value=zero, loc=loc),
         )
-        back = (*update.ops, ops.SumToSlot(value=update.changed, **place), ops.Yield(loc=loc))
+        back = (*update.members, ops.SumToSlot(value=update.changed, **place), ops.Yield(loc=loc))
         then = copy_region((*before, *back), self.namer)
         orelse = copy_region((*first, *back), self.namer)
         branch = ops.If(cond=cond, then=then, orelse=orelse, loc=loc)

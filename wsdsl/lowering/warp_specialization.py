@@ -16,8 +16,6 @@ It is the kernel's body without the other partitions' ops. Threads read operands
 `slot_elements`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

@@ -2,8 +2,6 @@
 `choose_schedule` asks for hundreds of schedules.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 

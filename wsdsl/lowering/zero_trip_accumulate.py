@@ -2,8 +2,6 @@
 zeros.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, results_of

@@ -1,7 +1,5 @@
 """Failures of a kernel while it is proved, by kind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.ir.op import Op

@@ -1,7 +1,5 @@
 """Prove a SCHEDULED kernel: no deadlock, no race, every phase once, for any sizes."""
 
-from __future__ import annotations
-
 import hashlib
 
 from wsdsl.artifact.artifact import Certificate

@@ -1,7 +1,5 @@
 """Lets warpgroups and agents get on one step at a time, in a seeded or a prescribed order."""
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections.abc import Iterable, Sequence
 from itertools import accumulate

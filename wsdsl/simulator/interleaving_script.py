@@ -3,8 +3,6 @@
 An entry is a warpgroup's key and either a number of ops, or the op that it is to run next.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal

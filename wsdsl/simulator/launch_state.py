@@ -1,7 +1,5 @@
 """The state of a launch: the number of CTAs, and the clusters that run together."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wsdsl.diagnostics import Finding

@@ -7,8 +7,6 @@ Each effect is noted where the simulator checks an access for races and moves it
 barrier, so a record depends on no table of what ops do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar

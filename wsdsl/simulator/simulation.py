@@ -7,8 +7,6 @@ room. All others share nothing but global memory, and run one after another; whe
 other (a "dynamic" grid) those are left out that one in front has claimed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random

@@ -1,7 +1,5 @@
 """Errors of a simulated kernel, which a GPU would not report: it would hang or compute garbage."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The state of a warpgroup, which the ops of the SCHEDULED level work on."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field

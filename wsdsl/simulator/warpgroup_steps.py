@@ -5,8 +5,6 @@ of an op that neither waits nor accesses memory; `run_x` runs an op that no othe
 observes; `x` runs any other op, before which another warpgroup may run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

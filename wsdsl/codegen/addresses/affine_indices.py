@@ -1,7 +1,5 @@
 """Index arithmetic on affine fragments."""
 
-from __future__ import annotations
-
 import math
 
 from wsdsl.codegen.addresses.lane_indices import divided

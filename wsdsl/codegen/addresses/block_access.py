@@ -1,7 +1,5 @@
 """Accesses to tensors of fragments and to packed tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from wsdsl.codegen.addresses.gmem_addresses import Addresses

@@ -6,8 +6,6 @@ contiguous: `index(k) % 64 // 2 % 4 * 32 + index(k) % 64 // 8 * 4 + index(k) % 2
 // 8`.
 """
 
-from __future__ import annotations
-
 import math
 
 from wsdsl.codegen import inline_ptx

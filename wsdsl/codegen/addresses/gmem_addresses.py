@@ -5,8 +5,6 @@ ordered from those that all elements share to those of one element. Each partial
 once, and constants are offsets in the instruction. Bounds are compared in the same order.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from wsdsl.codegen.emission_context import Context

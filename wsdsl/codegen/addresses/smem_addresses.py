@@ -1,7 +1,5 @@
 """Addresses of items in SMEM, and swizzles."""
 
-from __future__ import annotations
-
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.value_registers import Scalar, SharedAt

@@ -1,7 +1,5 @@
 """A box of a tensor in GMEM that threads copy since TMA cannot: addresses and bounds checks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from wsdsl.codegen.emission_context import Context

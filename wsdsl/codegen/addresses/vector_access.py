@@ -4,8 +4,6 @@ A vector at the end of a row may be partly inside the tensor. That is rare: it c
 accesses element by element.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 

@@ -5,8 +5,6 @@ gelu where it is above 2^-13; below, as that of f32, 2^-22 of 1); NaN gives NaN,
 2^-126 may be 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from wsdsl.codegen import nvvm

@@ -1,7 +1,5 @@
 """Elements as the registers in which accesses to GMEM bring and take them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from wsdsl.codegen.llvm_types import scalar_type

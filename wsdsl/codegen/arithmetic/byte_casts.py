@@ -8,8 +8,6 @@ takes seven bits with 128; the eighth increments the exponent, to 256, which is 
 four bits. The last bit of a signed integer is inverted, and its weight subtracted too.
 """
 
-from __future__ import annotations
-
 from wsdsl.codegen.arithmetic.bits import AND_OR, AND_XOR, arithmetic, lop3, spread, twice
 from wsdsl.codegen.arithmetic.small_floats import SMALL_FORMATS, small_to_half
 from wsdsl.codegen.llvm_types import is_packed

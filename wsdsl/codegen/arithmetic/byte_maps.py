@@ -7,8 +7,6 @@ second, for the indices in bytes 0 and 2, and in bytes 1 and 3, of the word of i
 three bits of an index; the fourth selects one of two results, by another prmt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Conversions between dtypes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from wsdsl.codegen import nvvm

@@ -4,8 +4,6 @@ Relative error about 2^-22 unless said; NaN gives NaN. ptxas' own `approx` instr
 where they are that good over their whole range, and polynomials elsewhere.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Functions of integers and bools, on one element, in LLVM text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from wsdsl.codegen import nvvm

@@ -1,7 +1,5 @@
 """Constants as LLVM writes them: floats by their bits, so that nothing is rounded twice."""
 
-from __future__ import annotations
-
 import math
 import struct
 

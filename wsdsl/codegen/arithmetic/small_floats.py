@@ -6,8 +6,6 @@ small by the difference of the biases, for subnormals, too. Multiplying by a pow
 that exactly. A scale is an exponent of bf16 and nothing else.
 """
 
-from __future__ import annotations
-
 from wsdsl.codegen.arithmetic.bits import AND_OR, arithmetic, lop3, twice
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.types import DType

@@ -1,7 +1,5 @@
 """Barriers of warps, warpgroups, CTAs and clusters, and proxy fences."""
 
-from __future__ import annotations
-
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.emission_context import Context
 from wsdsl.ir import ops

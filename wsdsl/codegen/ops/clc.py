@@ -1,7 +1,5 @@
 """Cluster launch control (CLC)."""
 
-from __future__ import annotations
-
 from wsdsl.codegen.addresses.smem_addresses import item_at
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.value_registers import Scalar

@@ -1,7 +1,5 @@
 """Fragments that CTAs of a cluster send each other (DSMEM)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from wsdsl.codegen.addresses.smem_addresses import item_at

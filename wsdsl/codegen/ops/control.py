@@ -1,7 +1,5 @@
 """Loops, ifs and the election of one thread."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence, Set
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Elementwise functions and conversions; floats are computed in f32."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Slices, joins, layouts and indices of fragments."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from wsdsl.codegen import nvvm

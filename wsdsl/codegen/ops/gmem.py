@@ -1,7 +1,5 @@
 """`load_global`: fragments from GMEM, masked by its bounds; prefetches."""
 
-from __future__ import annotations
-
 from wsdsl.codegen import fragment_registers
 from wsdsl.codegen.addresses.block_access import load_blocks, packed_words
 from wsdsl.codegen.addresses.byte_vectors import load_byte_words

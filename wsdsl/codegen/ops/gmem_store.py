@@ -1,7 +1,5 @@
 """`store_global`: fragments to GMEM, masked by its bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from wsdsl.codegen import fragment_registers

@@ -10,8 +10,6 @@ loaded in words of that width, else by elements. (Extracting it from two aligned
 loads instead of 8, but thrice the registers: 1.0 to 1.4 times as long.)
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ lines, where fragments are spread over eight. A word has four bytes where addres
 are multiples of that, else it is an element. A thread reads several words before it stores any.
 """
 
-from __future__ import annotations
-
 import math
 from functools import reduce
 

@@ -1,7 +1,5 @@
 """The grid: indices of CTAs, clusters and warpgroups, and registers per thread."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Programmatic dependent launch (griddepcontrol)."""
 
-from __future__ import annotations
-
 from wsdsl.codegen.emission_context import Context
 from wsdsl.ir import ops
 

@@ -4,8 +4,6 @@ The copies of a bin fill adjacent banks: with 32 copies each lane has its own ba
 the final sum each lane begins with another copy, so that no two lanes access one bank.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import reduce

@@ -1,7 +1,5 @@
 """mbarriers and pipeline states."""
 
-from __future__ import annotations
-
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.addresses.smem_addresses import item_at, placed
 from wsdsl.codegen.emission_context import Context

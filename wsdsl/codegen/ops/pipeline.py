@@ -1,7 +1,5 @@
 """Partitions of the warpgroups of a CTA."""
 
-from __future__ import annotations
-
 from wsdsl.codegen.emission_context import Context
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.ops import Partition, by_warpgroup

@@ -3,8 +3,6 @@
 `reduce_partials`); and reductions over rows by the same steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """`reduce_columns` of blocks of columns, and `scan_columns`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Semaphores in GMEM."""
 
-from __future__ import annotations
-
 from wsdsl.codegen.addresses.gmem_addresses import Addresses
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.inline_ptx import Global, number_or_value, predicate, predicate_operand

@@ -1,7 +1,5 @@
 """`load_panels`: fragments from tiles in SMEM, in panels that TMA wrote."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from wsdsl.codegen import nvvm

@@ -7,8 +7,6 @@ bytes in it. Its elements differ from it by constants: lines are offsets of the 
 are exclusive-or'd, as `line_place` does.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

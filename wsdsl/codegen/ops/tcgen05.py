@@ -4,8 +4,6 @@ MMAs and commits are in branches on `elect.sync`: under any other condition ptxa
 each active thread of the warp, one after another.
 """
 
-from __future__ import annotations
-
 from itertools import islice, product
 
 from wsdsl.codegen.addresses.smem_addresses import item_at, placed

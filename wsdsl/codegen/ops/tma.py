@@ -1,7 +1,5 @@
 """Tensor maps, TMA loads, stores and prefetches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """wgmma: smem descriptors, operands in registers, accumulators, groups and waits."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice

@@ -5,8 +5,6 @@ by which each tensor goes once; L2, by which what several want goes to each; or 
 limits them one by one: a CTA waits for memory, computes, and meets those that share its rows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

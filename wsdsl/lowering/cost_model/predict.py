@@ -7,8 +7,6 @@ another tile's products in ping-pong. The busiest SM counts; sums that are hande
 No kernel is quicker than memory. `benchmarks/predictions.py` tells how far off this is.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import THREADS, Sizes
 from wsdsl.lowering.cooperation import (

@@ -1,7 +1,5 @@
 """A kernel at given sizes: extents of axes, trips of loops and bytes of tensors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 

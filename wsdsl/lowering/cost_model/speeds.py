@@ -4,8 +4,6 @@ Lines that several CTAs of a GPC want at the same time come to it once. CTAs who
 each other do, and those of a cluster; clusters get out of step with each other.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

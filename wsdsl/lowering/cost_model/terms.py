@@ -1,7 +1,5 @@
 """What a kernel's products and loads ask for, by tile sizes: a choice asks hundreds of times."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable

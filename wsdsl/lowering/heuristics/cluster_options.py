@@ -10,8 +10,6 @@ copy operands, and where consumers are in ping-pong.
 Where memory brings what operands are computed from, CTAs that load for each other end together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

@@ -7,8 +7,6 @@ read once need not be held: if there are enough of them each CTA walks its own, 
 while it computes with the one before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from wsdsl.ir.op import Kernel

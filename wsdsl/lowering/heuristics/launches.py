@@ -16,8 +16,6 @@ Where those of both kernels find an SM at once, nothing is lost. Kernels that co
 L2 for the first ones meanwhile (`early_loads.py`), and gain more.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.ops import ForTiles, Load
 from wsdsl.ir.rewriter import made_of

@@ -5,8 +5,6 @@ leave room for so many CTAs that some load while others compute. Where CTAs woul
 that, their tiles are smaller. Consumers that share rows have 64 of them each.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Sequence

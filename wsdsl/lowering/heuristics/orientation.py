@@ -4,8 +4,6 @@ M is a multiple of 64, N of 8. The columns are along M (swap-AB) for few rows, s
 64, and where tiles then cover the output more evenly, or where other clusters fit.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, Sizes, Tile

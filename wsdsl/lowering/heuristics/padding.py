@@ -5,8 +5,6 @@ reads and writes it once. So the copy wins where tiles are wanted several times,
 rows meet large weights.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Collection

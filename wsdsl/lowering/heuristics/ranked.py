@@ -7,8 +7,6 @@ predicted, nothing else is better. What is given out is in the order that predic
 would give, and of most tiles nothing but the floor is ever asked for.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator

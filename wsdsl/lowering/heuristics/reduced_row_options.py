@@ -7,8 +7,6 @@ where there are many. Tiles that are fewer than the SMs are cut into pieces, all
 same time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

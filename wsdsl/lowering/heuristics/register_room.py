@@ -5,8 +5,6 @@ The numbers are registers of a thread, and say when ptxas 13.0 spills: of 232 or
 have, what it needs beside sums.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator

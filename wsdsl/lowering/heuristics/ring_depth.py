@@ -1,7 +1,5 @@
 """How many slots a ring has, where the schedule leaves it open: as many as loads must run ahead."""
 
-from __future__ import annotations
-
 import math
 
 from wsdsl.ir.op import Kernel

@@ -6,8 +6,6 @@ memory, as those who sum in pieces of their own do; and in slices with clusters,
 be room for fewer than SMs say. Ping-pong is no help in handing on sums.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel, once, walk

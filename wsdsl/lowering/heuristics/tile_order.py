@@ -16,8 +16,6 @@ counts is that neighbours write neighbouring memory: tiles run along the rows, n
 Pieces of tiles are dealt out by parts of the contraction, and within one in the order of few tiles.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import islice
 

@@ -12,8 +12,6 @@ they wait too often:
   row's promotion (`schedule_products`), if K is long enough to fill the stages.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from wsdsl.diagnostics import Finding

@@ -22,8 +22,6 @@ axis stay as they are: what is read and stored in place is not turned.
 Why here: what a kernel may not read and store is refused next.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from wsdsl.ir.analysis.tensor_accesses import touches

@@ -23,8 +23,6 @@ front:
 Why here: nothing is allocated any more.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

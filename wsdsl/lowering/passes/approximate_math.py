@@ -19,8 +19,6 @@ exact.
 Why here: before anything counts instructions.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Value, operands, with_fields
 from wsdsl.ir.ops import Cast, ForTiles, Load, Map, Reduce, Store

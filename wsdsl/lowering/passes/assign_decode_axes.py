@@ -21,8 +21,6 @@ product's sums do.
 Why here: whatever cuts the partitions' loops alike knows them by their axes, and has done so.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable
 

@@ -28,8 +28,6 @@ after all CTAs have released its copies. With `Schedule.multicast=False` each CT
 Why here: load partitions have separate loops, whose dependences are still explicit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -20,8 +20,6 @@ skipped nothing is left but that the state goes on.
 Why here: afterwards each slot operation can be lowered by itself.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, with_fields
 from wsdsl.ir.rewriter import Namer, walk

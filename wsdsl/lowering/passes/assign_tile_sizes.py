@@ -10,8 +10,6 @@ With several widths (`Schedule.tile_n_variants`) the output's axis of columns sa
 Why here: from now on sizes are read off the axes alone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from wsdsl.ir.op import Kernel

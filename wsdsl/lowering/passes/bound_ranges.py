@@ -30,8 +30,6 @@ loop without an element ends where it begins:
 Why here: tile sizes are known, and which loops overlap their tiles.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, Makers, Region, Value, with_fields

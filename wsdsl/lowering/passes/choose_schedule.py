@@ -11,8 +11,6 @@ Why here: nothing in front depends on roles or sizes; everything later reads rol
 the axes, and depths from the ops.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterator

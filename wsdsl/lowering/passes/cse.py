@@ -16,8 +16,6 @@ fragment again is cheaper than to keep it in registers.
 Why here: last, so that the kernel that is read, proved and emitted is the short one.
 """
 
-from __future__ import annotations
-
 import operator
 from functools import partial
 

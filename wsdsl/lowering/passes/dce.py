@@ -18,8 +18,6 @@ After:
 Why here: first, so that no pass counts, loads or waits for dead values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import compress

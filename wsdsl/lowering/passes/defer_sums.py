@@ -26,8 +26,6 @@ on an H200 takes 0.99 to 1.01 of the time with thread-local sums).
 Why here: loops run over numbers, and are still whole.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields

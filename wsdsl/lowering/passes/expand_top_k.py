@@ -18,8 +18,6 @@ Whole numbers are equal or not: no comparison has to think of NaN, for each of K
 Why here: sizes are known, and everything behind knows reductions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from wsdsl.ir import ops

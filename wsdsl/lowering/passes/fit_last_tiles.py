@@ -21,8 +21,6 @@ contiguous dimension.
 Why here: tile sizes are known, and one nest stands for all partitions.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.op import Kernel, Op, with_fields
 from wsdsl.ir.ops import ForTiles
 from wsdsl.ir.rewriter import rewrite

@@ -16,8 +16,6 @@ accumulator first.
 Why here: before anything looks at who uses a product.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 

@@ -23,8 +23,6 @@ are taken whole are known from the start.
 Why here: behind the passes that change products, and before anything asks which loads share a slot.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.op import Kernel, Region, results_of
 from wsdsl.ir.ops import Load, Whole
 from wsdsl.ir.rewriter import with_regions

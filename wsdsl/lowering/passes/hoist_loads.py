@@ -17,8 +17,6 @@ does what an `if` decides: an address may be good for nothing where its branch i
 Why here: before anything asks which loads share a slot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Op, bound, operands, results_of, with_fields

@@ -23,8 +23,6 @@ Where loads begin that are asked for while products run is computed meanwhile.
 Why here: behind `lower_tiles`, which makes the descriptors where they are used.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.op import Kernel, Op, Region, operands, results_of
 from wsdsl.ir.ops import Constant, LoadGlobal, Map, MbarrierWait, SmemDescriptor, WgmmaCommit
 from wsdsl.ir.rewriter import makers, with_regions

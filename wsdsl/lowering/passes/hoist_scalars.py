@@ -27,8 +27,6 @@ front is over.
 Why here: in front of `insert_prologue`, which has whoever touches GMEM wait for that kernel first.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from wsdsl.ir.analysis.tensor_accesses import written_tensors

@@ -22,8 +22,6 @@ have a tile each: the axis becomes the innermost loop of the output.
 Why here: tile sizes say which loops have one turn; partitions come next.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from functools import partial

@@ -19,8 +19,6 @@ becomes
 Why here: before anything counts instructions, or asks what is loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Makers, Op, Value

@@ -69,8 +69,6 @@ synchronized again. Both CTAs of a pair do so, and only the first has a partitio
 Why here: all barriers and tensor maps are known.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.early_start import constant_tensors, only_reads
 from wsdsl.ir.analysis.tensor_accesses import mapped_tensors

@@ -14,8 +14,6 @@ One instruction moves the bytes of two elements; integers of 16 bits have a regi
 Why here: before anything counts instructions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Op, Value

@@ -25,8 +25,6 @@ function of the row that is also asked for elsewhere is not computed again, but 
 Why here: clusters are settled, and rows are straight-line code.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections import Counter

@@ -20,8 +20,6 @@ for.
 Why here: behind `load_tiles_ahead`, which takes other loads into the iteration before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -35,8 +35,6 @@ One of what the kernel writes stays as it is.
 Why here: behind `lower_tiles`, which cuts operands where products are.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping

@@ -24,8 +24,6 @@ last iteration nobody reads; where that is outside of the tensor, it is not read
 Why here: behind `lower_tiles`, which reads tiles where they are used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from wsdsl.ir.analysis.tensor_accesses import written_tensors

@@ -19,8 +19,6 @@ loop is over clusters. In ping-pong each iteration tests whose it is (`lowering/
 Why here: pipeline states are threaded through one kind of loop.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -21,8 +21,6 @@ CTAs that copied to them, or commits the stages that they write (`lowering/tmem_
 Why here: states are explicit; MMAs next read tiles at known addresses.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.ir import ops

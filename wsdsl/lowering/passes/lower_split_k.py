@@ -34,8 +34,6 @@ own. (The parallel reduction, and that in a cluster: `lowering/parallel_reductio
 Why here: pieces are numbers; states and tiles are lowered next, for whatever is here.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.rewriter import with_regions

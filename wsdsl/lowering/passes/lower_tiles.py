@@ -26,8 +26,6 @@ filled with zeros: its first MMA overwrites the registers.
 Why here: stages have become waits and known addresses, and loops iterate over numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 

@@ -9,8 +9,6 @@ registers, by warpgroups, or by what SMEM is left over.
 Why here: the last ops of the level TILE are there, and axes have their sizes and roles.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator

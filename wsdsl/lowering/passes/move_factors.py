@@ -24,8 +24,6 @@ otherwise, and bf16 has all bits of the operands with their factors, these are w
 Why here: first, so that all others see products of loads.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from wsdsl.ir.analysis.factors import Factored, factored, significant_bits, taken_as

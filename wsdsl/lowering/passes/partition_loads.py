@@ -53,8 +53,6 @@ stay in the compute partition; threads read operands in their stage (`slot_eleme
 Why here: on tiles, before values have addresses; the same passes lower both partitions.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

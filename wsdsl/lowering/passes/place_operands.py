@@ -16,8 +16,6 @@ summed in tensor memory, none comes from registers.
 Why here: everything that asks for roles, slots or partitions reads the schedule.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

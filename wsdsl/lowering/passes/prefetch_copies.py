@@ -41,8 +41,6 @@ has copies to all free stages in flight. Threads with few registers have none fo
 Why here: copies are separate ops, with the index of the loop in their coordinates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

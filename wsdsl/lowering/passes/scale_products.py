@@ -20,8 +20,6 @@ f4e2m1 as it lies in a tensor; others are cast to f8e4m3, which has all of their
 Why here: in front of `move_factors`, which makes factors of a sum of what is left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

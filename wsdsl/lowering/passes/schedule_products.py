@@ -168,8 +168,6 @@ its second stage, or has loops.
 Why here: on tiles, before states of pipelines are carried through the loops.
 """
 
-from __future__ import annotations
-
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8

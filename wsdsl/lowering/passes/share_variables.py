@@ -15,8 +15,6 @@ and stored. The schedule's entry for `c` becomes the one for `n`, unless it has 
 Why here: all later passes find the loops of a schedule's entry by the names of axes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

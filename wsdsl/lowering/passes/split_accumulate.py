@@ -16,8 +16,6 @@ Why here: `fuse_accumulators` has joined MMAs and accumulators; the memory of ac
 decided next.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields

@@ -19,8 +19,6 @@ After:
 Why here: the two sides have their own loops, and must walk the same pieces.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, uses, walk, with_fields
 from wsdsl.ir.ops import ConsumerRelease, ForTiles, ForWork, Partition, SplitkFixup, Yield
 from wsdsl.ir.rewriter import (

@@ -10,8 +10,6 @@ After:
 Why here: tile sizes and clusters are settled.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.op import Kernel, Op, Region, with_fields
 from wsdsl.ir.ops import Reduce
 from wsdsl.ir.rewriter import rewrite

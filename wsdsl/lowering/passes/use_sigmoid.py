@@ -16,8 +16,6 @@ keeps so many conditions that it spills.
 Why here: before anything counts instructions.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields

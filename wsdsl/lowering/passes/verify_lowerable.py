@@ -5,8 +5,6 @@ Before and after: the same kernel; all findings are raised at once as a CompileE
 Why here: before anything is built on the kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding

@@ -6,8 +6,6 @@ Before and after: the same kernel; all findings are raised at once as a CompileE
 Why here: MMAs add to the accumulators that loops carry, and loop-invariant values have left loops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import CompileError, Finding

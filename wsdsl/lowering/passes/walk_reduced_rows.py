@@ -20,8 +20,6 @@ threads then share what lies along memory.
 Why here: everything behind knows tiles of which one axis is reduced.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.rewriter import definitions, retype, rewrite

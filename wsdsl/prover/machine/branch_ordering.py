@@ -4,8 +4,6 @@ Who asks is driven on by the answer. Where others are behind, and ask something 
 would get further and further ahead of them, and no state would come again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from wsdsl.prover.machine.iterations import may_enter

@@ -3,8 +3,6 @@ again, and so no state would. It is then called by how it is made and the iterat
 the same in all partitions that make it alike.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.ir import ops

@@ -5,8 +5,6 @@ decides, the others follow. Two loops are the same if they start in the same ite
 enclosing loop with equal bounds; how often they run is then left open, but it is equally often.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

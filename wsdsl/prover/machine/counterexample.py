@@ -1,7 +1,5 @@
 """The shortest way to a failure, for a person to read and for the simulator to follow."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

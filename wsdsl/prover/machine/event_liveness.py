@@ -2,8 +2,6 @@
 check can fail for it any more, and the fewer events there are the fewer states.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any

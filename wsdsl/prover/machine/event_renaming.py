@@ -2,8 +2,6 @@
 no check can fail for them, added where another state of the same shape has one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

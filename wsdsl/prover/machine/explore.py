@@ -1,7 +1,5 @@
 """Follow every way that a kernel's undecided tests allow, until nothing new comes."""
 
-from __future__ import annotations
-
 import heapq
 
 from wsdsl.ir import ops

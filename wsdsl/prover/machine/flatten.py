@@ -1,7 +1,5 @@
 """From ops with regions to straight code with jumps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, TypeVar

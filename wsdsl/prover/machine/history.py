@@ -1,7 +1,5 @@
 """A run with its history: which step came from which, so that only what matters is told."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 
 from wsdsl.ir.op import Op

@@ -5,8 +5,6 @@ around them, and the scalars that those depend on. Code can be stopped anywhere,
 which is how both outcomes of an undecided test are followed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property

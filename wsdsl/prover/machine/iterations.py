@@ -1,7 +1,5 @@
 """Iterations of loops whose number nobody knows: which still matter, and what they are called."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import inf

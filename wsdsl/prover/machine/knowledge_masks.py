@@ -1,7 +1,5 @@
 """All that is known in a state, as masks of events in a fixed order: taken out, and put back."""
 
-from __future__ import annotations
-
 from struct import Struct
 from typing import Any
 

@@ -2,8 +2,6 @@
 another has not, and which iteration was the first where nobody asks for that.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from wsdsl.ir import ops

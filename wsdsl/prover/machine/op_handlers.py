@@ -1,7 +1,5 @@
 """How ops run on the abstract machine; an op without a handler is rejected by name (SCHEDULED)."""
 
-from __future__ import annotations
-
 from wsdsl.ir.op import THREADS, Op, by_op, effects
 from wsdsl.prover import ops
 from wsdsl.prover.machine.instructions import Run

@@ -4,8 +4,6 @@ A ring looks the same from each of its stages. States of the machine that differ
 are one state: that is the induction over the ring, a state after one more slot is the same state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """Scalars and pipeline states: what an agent computes by itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.ir.op import Op, attributes_of, operands, results_of

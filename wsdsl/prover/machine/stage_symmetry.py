@@ -2,8 +2,6 @@
 round: it is forgotten of all stages that look the same at once, rather than of one after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Names are events, iterations, accumulators and the stage at which a ring is said
 that no check can ask for again are forgotten, iterations that nobody can come to as well.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ A term is an int, a bool, or a tuple: ("dim", name), ("index", iteration), ("loa
 that two partitions that compute the same bound are known to agree, whatever it is.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from functools import lru_cache

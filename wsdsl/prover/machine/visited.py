@@ -6,8 +6,6 @@ number of times; nowhere but to where the op leads; and what it leads to has run
 nobody went there is then nothing but what a constant decides, or what was decided before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

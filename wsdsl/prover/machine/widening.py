@@ -7,8 +7,6 @@ Nothing is kept from who may ask for it: an event that is still asked for shows 
 does not know of, and states in which there is none do not pass for states in which there is one.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.prover.machine.event_liveness import EVERY_CTA, ROUND, Ask

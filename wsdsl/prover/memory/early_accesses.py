@@ -7,8 +7,6 @@ is looked at here where these ended up: on no path from the kernel's start does 
 wait.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

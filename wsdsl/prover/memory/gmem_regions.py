@@ -5,8 +5,6 @@ A place is known by its sums (`linear.py`), in which loops' indices are terms. I
 of a loop its terms stand for other numbers: those of earlier ones are called `("old", loop, term)`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

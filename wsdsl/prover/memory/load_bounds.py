@@ -5,8 +5,6 @@ What an index can be is an interval, of its formula. So is how far numbers of bl
 of tiles do not overflow.)
 """
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.intervals import Interval, image
 from wsdsl.ir.hardware.swizzle import lines_reached

@@ -6,8 +6,6 @@ thread has waited for it. The async proxy must besides be shown, by a fence of t
 threads wrote.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import reduce
 from operator import and_

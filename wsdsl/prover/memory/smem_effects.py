@@ -1,7 +1,5 @@
 """Accesses of threads to SMEM, and copies whose bytes an mbarrier counts, by the effects of ops."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

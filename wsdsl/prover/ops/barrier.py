@@ -1,7 +1,5 @@
 """Barriers of whole warpgroups (CTA, cluster, named) and of warps, and proxy fences."""
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import or_
 

@@ -1,7 +1,5 @@
 """Cluster launch control: events of PTX."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.prover.ptx.sync_events import CONDITIONAL, FIRST_CTA, IS_CANCELED, TRY_CANCEL
 from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder

@@ -1,7 +1,5 @@
 """Control flow: events of PTX."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from wsdsl.ir import ops

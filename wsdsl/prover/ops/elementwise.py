@@ -1,7 +1,5 @@
 """Scalars: constants, sizes, functions of integers."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.op import Value, attributes_of
 from wsdsl.ir.types import Fragment, Tile

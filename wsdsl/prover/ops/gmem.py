@@ -1,7 +1,5 @@
 """Loads of scalars from GMEM."""
 
-from __future__ import annotations
-
 from wsdsl.ir.ops import LoadGlobal
 from wsdsl.prover.machine.instructions import LOCAL, Instruction
 from wsdsl.prover.machine.machine import Agent, Machine

@@ -1,7 +1,5 @@
 """Indices of CTAs and warpgroups, and registers per thread."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction
 from wsdsl.prover.machine.machine import (

@@ -1,7 +1,5 @@
 """mbarriers and pipeline states: transfer functions, and events of PTX."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.types import Barriers
 from wsdsl.prover.failure import Party

@@ -1,7 +1,5 @@
 """Partial results: events of PTX."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

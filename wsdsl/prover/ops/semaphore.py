@@ -1,7 +1,5 @@
 """Semaphores in GMEM."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.prover.machine.instructions import BLOCKED, SEEN, Instruction
 from wsdsl.prover.machine.machine import (

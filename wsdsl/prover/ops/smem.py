@@ -1,7 +1,5 @@
 """SMEM arrays."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
 

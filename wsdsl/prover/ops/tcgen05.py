@@ -13,8 +13,6 @@ are waited for. A warpgroup's accesses follow its own that it has waited for, si
 lanes of its own.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """TMA stores, and the events of TMA copies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

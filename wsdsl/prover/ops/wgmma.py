@@ -1,7 +1,5 @@
 """wgmma: operands in SMEM or registers, accumulators, groups and their retirement."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.ir import ops

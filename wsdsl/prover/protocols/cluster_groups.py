@@ -5,8 +5,6 @@ of them come there, as often as the text says; what one CTA knows of another gro
 for. That no group reaches another is seen as each is followed on all ways.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.op import regions, walk
 from wsdsl.ir.ops import Partition

@@ -1,7 +1,5 @@
 """Check at sample sizes that no two items of the work store the same elements."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any

@@ -5,8 +5,6 @@ loop around the store begins with the piece's number, and goes on by how many pi
 units of which each has elements of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, cast
 

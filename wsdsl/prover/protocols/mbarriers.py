@@ -5,8 +5,6 @@ complete, so it can count in no other; a wait must know the completion before th
 and the one after must know the wait, so that a parity is never mistaken for another one.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.ir.op import Op, Value

@@ -5,8 +5,6 @@ round, `wrap` being twice their number less 1. Nobody writes once it has counted
 waits for that misses it, since he has not been counted as done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

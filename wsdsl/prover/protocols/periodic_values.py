@@ -4,8 +4,6 @@ Such values come round: after some iterations they are what they were before. So
 looked at if each of these `PeriodicValues` is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 

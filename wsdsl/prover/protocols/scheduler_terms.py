@@ -5,8 +5,6 @@ that a kernel's scalar is the scheduler's, at all sizes, is seen by comparing tw
 are equal modulo 2**32, which is how scalars count.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 
 from wsdsl.ir import ops

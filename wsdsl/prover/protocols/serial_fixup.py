@@ -6,8 +6,6 @@ adds to the flag: its length, or -begin if it is the last one. There are four ki
 continued (begin > 0), is it finished (end >= size)?
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace

@@ -5,8 +5,6 @@ what is right. The iterations are those of the tile scheduler: their formulas ar
 own (`scheduler_terms.py`). docs/prover.md has the argument why this is enough.
 """
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, operands, walk
 from wsdsl.ir.ops import Partition

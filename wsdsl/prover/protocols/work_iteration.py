@@ -1,7 +1,5 @@
 """All ways through one iteration of a work loop, as far as workspace tensors are touched there."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

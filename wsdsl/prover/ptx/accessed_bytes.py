@@ -3,8 +3,6 @@
 Indices are numbers at sample sizes, those of a fragment the first and the last one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import product

@@ -5,8 +5,6 @@ and must have the same language. So no event can be lost, repeated, moved past a
 another count without this being seen, whatever LLVM does to blocks and loops.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The synchronising events of a SCHEDULED kernel, as codegen is to emit them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -10,8 +10,6 @@ and one with a way for each answer, which what stands behind the first loop is o
     (loop a)+ (loop b)+ | nothing
 """
 
-from __future__ import annotations
-
 from wsdsl.ir.op import Op, Region, Value
 from wsdsl.ir.ops import ForRange
 from wsdsl.ir.rewriter import walk, yielded

@@ -1,7 +1,5 @@
 """Events of smem descriptors: which operand a step of an MMA reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from wsdsl.ir.analysis.smem_descriptors import layout_of, low_half

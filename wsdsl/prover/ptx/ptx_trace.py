@@ -1,7 +1,5 @@
 """The synchronising events of PTX text, along every path of its control flow."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence

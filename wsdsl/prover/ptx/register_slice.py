@@ -5,8 +5,6 @@ Some are the same however a thread came there (`Statics`); the others are run al
 a slot (`Slice`). One that depends on arguments or memory is unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Instructions that are not known here make values that are not known: what depend
 undecided, and the check says so.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from bisect import bisect_right

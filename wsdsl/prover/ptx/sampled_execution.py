@@ -6,8 +6,6 @@ are compared, of a semaphore also its address and amount. The first lane of a wa
 all its threads; `LANES` show where others load and store.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """What programs of events are written in: letters, one an event, and their numbers."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 UNKNOWN = "?"

@@ -1,7 +1,5 @@
 """Build a synchronization trace: the current node, and facts about values of the kernel."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Letters of tcgen05 instructions in PTX."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from wsdsl.prover.ptx.sync_events import UNKNOWN, Letter

@@ -1,7 +1,5 @@
 """Run agents, the one with the earliest clock first, so that units serve in the order of time."""
 
-from __future__ import annotations
-
 import dataclasses
 import heapq
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Effects of SCHEDULED ops on the clock of the agent that runs them, and on shared units."""
 
-from __future__ import annotations
-
 import math
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """Print the partitions of a CTA over time: a letter per kind of step."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
 

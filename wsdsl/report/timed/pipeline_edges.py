@@ -1,7 +1,5 @@
 """Names of barriers: the tensors in a pipeline, and the phase that is waited for."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from wsdsl.ir import ops

@@ -1,7 +1,5 @@
 """The run of a SCHEDULED kernel in predicted cycles."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import itemgetter

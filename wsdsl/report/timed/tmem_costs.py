@@ -1,7 +1,5 @@
 """Costs of tcgen05 ops for the agent that runs them."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.block_scale_factors import TILE_COLUMNS, WORD
 from wsdsl.ir.hardware.wgmma_shapes import k_step

@@ -1,7 +1,5 @@
 """Hardware units that agents share, and events that they wait for, in predicted cycles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal

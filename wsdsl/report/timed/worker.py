@@ -1,7 +1,5 @@
 """Busy and wait times of one CTA's partitions, in predicted cycles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property

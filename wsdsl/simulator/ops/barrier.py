@@ -1,7 +1,5 @@
 """Barriers of warps, warpgroups, CTAs and clusters, and proxy fences."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.simulator.state.mbarrier_state import NUM_NAMED, Meeting
 from wsdsl.simulator.warpgroup import Blocked, Steps, Warpgroup

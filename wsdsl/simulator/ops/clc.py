@@ -1,7 +1,5 @@
 """Cluster launch control: a cluster cancels one that has not started and takes its work unit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

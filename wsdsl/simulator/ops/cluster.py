@@ -1,7 +1,5 @@
 """Fragments that CTAs of a cluster send each other (DSMEM)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Structured control flow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.ir import ops

@@ -1,7 +1,5 @@
 """Elementwise ops: scalars are Python numbers, fragments NumPy arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Slices, joins, layouts and indices of fragments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

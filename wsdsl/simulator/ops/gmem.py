@@ -1,7 +1,5 @@
 """Accesses of threads to elements of tensors in GMEM."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

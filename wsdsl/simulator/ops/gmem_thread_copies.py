@@ -1,7 +1,5 @@
 """Copies of tiles between GMEM and SMEM by threads."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.simulator.ops.gmem import access_global, check_repeated
 from wsdsl.simulator.ops.smem import aligned, read_shared, write_shared

@@ -1,7 +1,5 @@
 """Indices of CTAs, clusters and warpgroups, and registers per thread."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import attrgetter
 

@@ -1,7 +1,5 @@
 """Programmatic dependent launch (griddepcontrol)."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.simulator.warpgroup import Warpgroup
 

@@ -1,7 +1,5 @@
 """Counters in SMEM. Additions are in no order, like reads; to clear and to store is to write."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """mbarriers and pipeline states."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from wsdsl.ir import ops

@@ -1,7 +1,5 @@
 """Partitions of the warpgroups of a CTA."""
 
-from __future__ import annotations
-
 from wsdsl.ir import ops
 from wsdsl.simulator.warpgroup import Steps, Warpgroup
 

@@ -1,7 +1,5 @@
 """Reductions of rows and columns, within a warp and by partials in SMEM."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Semaphores in GMEM, on which CTAs of a grid synchronize."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wsdsl.ir import ops

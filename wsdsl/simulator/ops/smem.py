@@ -1,7 +1,5 @@
 """Accesses of threads to tiles in SMEM."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tensor memory: allocation, loads, stores, fences and commits (tcgen05)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from wsdsl.ir import ops

@@ -1,7 +1,5 @@
 """MMAs and copies of scale factors in the tensor pipe (tcgen05)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import product

@@ -1,7 +1,5 @@
 """Tensor maps, and TMA loads and stores, which complete asynchronously."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Float accumulators are rounded to f32 after each instruction. Hopper accumulates
 bits, which is not simulated: `Schedule.mma_promotion_interval` has little effect here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast

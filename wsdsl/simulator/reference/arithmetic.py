@@ -5,8 +5,6 @@ integer's value (int8 or uint8), already within range, or a float's code. `tf32`
 low 13 bits do not count.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

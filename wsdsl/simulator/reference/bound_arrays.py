@@ -5,8 +5,6 @@ nibble first. An ml_dtypes array of int4, uint4 or float4_e2m1fn, one element a 
 well. Floats of 6 bits are ml_dtypes', or bytes whose upper two bits do not count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

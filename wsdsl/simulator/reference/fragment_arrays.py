@@ -1,7 +1,5 @@
 """Fragments as NumPy arrays, scalars as Python numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ variables iterates over tiles of `CARRIED_TILE`; results do not depend on the si
 size itself (`tiles(N, by=128)`), that is taken.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

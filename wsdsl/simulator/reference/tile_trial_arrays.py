@@ -1,7 +1,5 @@
 """The arrays of a tile-size trial: small, random, with the numbers in a kernel's comparisons."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The kernel of a tile-size trial: all floats have 64 bits, so that rounding hides nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any, TypeGuard

@@ -5,8 +5,6 @@ with one tile for all of it. Floats are computed in 64 bits, and are eighths, so
 additions changes nothing: results that differ by more than a billionth differ because of the tiles.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

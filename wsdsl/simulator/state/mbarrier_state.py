@@ -1,7 +1,5 @@
 """mbarriers, with the hardware's arithmetic: pending arrivals, a signed tx-count, phases."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 
 import numpy as np

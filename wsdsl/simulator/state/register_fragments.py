@@ -1,7 +1,5 @@
 """Fragments that wgmma reads from registers: written before a fence, unchanged until complete."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 

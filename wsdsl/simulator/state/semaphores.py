@@ -4,8 +4,6 @@ A waiting thread may have polled at any time before: it sees accesses before the
 that could have let it pass, not all accesses so far.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ read the same one. TMA, wgmma operands and stores from registers build theirs fr
 for the layout, so that two that disagree see different elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache

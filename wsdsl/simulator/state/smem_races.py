@@ -6,8 +6,6 @@ also be a fence by the threads, which the async access has seen: it shows their 
 proxy, and orders their reads before its accesses.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Tensor maps: boxes of a tensor in global memory, with the async proxy's rules for them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

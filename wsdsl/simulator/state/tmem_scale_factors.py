@@ -1,7 +1,5 @@
 """Scales in tensor memory: words that threads write there, and what products make of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

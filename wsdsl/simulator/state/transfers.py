@@ -1,7 +1,5 @@
 """Asynchronous writes to SMEM counted by an mbarrier: TMA loads, CLC responses, remote stores."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 

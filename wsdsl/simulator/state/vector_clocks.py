@@ -5,8 +5,6 @@ no more threads. A barrier has a component too, the number of its completed phas
 phase n of a barrier is having seen the copies that counted on it before.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The wgmmas of a warpgroup that are in flight, their groups, and the accumulators they write."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
