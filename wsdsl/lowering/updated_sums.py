@@ -53,7 +53,7 @@ class Update:
 
     place: int
     arg: Value
-    ops: tuple[Op, ...]
+    members: tuple[Op, ...]
     product: ops.Contract
 
     @property
