@@ -62,7 +62,7 @@ def test_accumulators_that_are_written() -> None:
     found = finding(parse_kernel(text.replace("accumulate=%more", "accumulate=%yes")))
     assert "C7515" in found.message
     assert "function" not in found.message
-    assert "wgmma(" in found.loc.text
+    assert "wgmma_mma_async(" in found.loc.text
 
 
 def test_accumulators_that_are_read() -> None:
@@ -75,7 +75,7 @@ def test_accumulators_that_are_read() -> None:
     )
     found = finding(parse_kernel(text.replace("yield(values=(%acc2,", "yield(values=(%acc9,")))
     assert "C7514" in found.message
-    assert "wgmma(" in found.loc.text
+    assert "wgmma_mma_async(" in found.loc.text
 
 
 def test_product_that_does_not_fit() -> None:
@@ -83,7 +83,7 @@ def test_product_that_does_not_fit() -> None:
     text = gemm_128x256().replace('"compute", num_warps=8', '"compute", num_warps=12')
     found = finding(parse_kernel(text))
     assert "C7602" in found.message
-    assert "wgmma(" in found.loc.text
+    assert "wgmma_mma_async(" in found.loc.text
     assert "smaller tile" in found.hint
 
 

@@ -133,10 +133,10 @@ def test_code_from_the_driver_is_checked(pending: int, monkeypatch: pytest.Monke
     monkeypatch.setattr("wsdsl.runtime.driver.api", MagicMock())
     module = Module(decoded().compile(**SIZES).ptx, "loop", 0)
     if pending == 0:
-        assert module._load_ptx()[0] == 0 and loaded == [cubin]
+        assert module._load_image()[0] == 0 and loaded == [cubin]
         return
     with pytest.raises(
         LaunchError, match=r"assembler \(CUDA 12.9\) overwrites .*\n.*install ptxas"
     ):
-        module._load_ptx()
+        module._load_image()
     assert loaded == []

@@ -186,7 +186,7 @@ def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
         asked.append(call.num_sms)
         return kernel._variants.lowered(call)
 
-    monkeypatch.setattr(kernel._variants, "made", made)
+    monkeypatch.setattr(kernel._variants, "build", made)
     room = [132]
     monkeypatch.setattr("wsdsl.runtime.device.num_sms_of", lambda device: room[0])
     views = [np.zeros(shape, ml_dtypes.bfloat16) for shape in [(256, 65536), (256, 65536)]]

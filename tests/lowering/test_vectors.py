@@ -10,7 +10,7 @@ from tests.case_table import matmul_text
 from wsdsl import Schedule, parse
 from wsdsl.ir.ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.rewriter import walk
-from wsdsl.prover.memory import smem_accesses, smem_effects
+from wsdsl.prover.memory import smem_effects
 
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 TEXT = matmul_text(
@@ -121,12 +121,12 @@ def test_a_piece_of_a_vector_is_one_range(monkeypatch: pytest.MonkeyPatch) -> No
     """To the prover, and not one for each 16 bytes: eight vectors took 3 s, sixteen 28."""
     asked: list[int] = []
 
-    def item_of(*args: Any) -> Any:
-        *_, start, end = args[-1]
-        asked.append(end - start)
-        return smem_accesses.item_of(*args)
+    def read(*args: Any) -> None:
+        asked.extend(end - start for start, end in args[5])
+        known(*args)
 
-    monkeypatch.setattr(smem_effects, "item_of", item_of)
+    known = smem_effects.read_by_threads
+    monkeypatch.setattr(smem_effects, "read_by_threads", read)
     schedule = Schedule(tile=dict(m=128, n=144, k=64), mode="cooperative", stages=4)
     assert kernel().compile(schedule=schedule).certificate.proved
     pieces = {512, 4 * 64, 4 * 16}  # rows, and chunks of columns

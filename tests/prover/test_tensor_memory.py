@@ -87,7 +87,7 @@ def test_sums_that_no_product_wrote_are_not_used(change: str) -> None:
 def test_accumulators_that_no_product_wrote_are_not_used() -> None:
     asked = dict[str, Any](tile=dict(m=64, n=32), consumers=1, stages=2)
     text = str(lowered(CASES["gemm"], "sm_90a", **asked))
-    (line,) = (x for x in text.splitlines() if "= wgmma(" in x)
+    (line,) = (x for x in text.splitlines() if "= wgmma_mma_async(" in x)
     made, acc = line.split(":")[0].strip(), line.partition("acc=")[2].split(",")[0]
     broken = text.replace(line + "\n", "").replace(f"values=({made},", f"values=({acc},")
     assert "no MMA may have written" in objection(parse_kernel(broken))

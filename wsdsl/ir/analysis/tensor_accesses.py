@@ -46,21 +46,27 @@ def touches(kernel: Kernel) -> Sequence[tuple[Op, Touch]]:
     return [(op, touch) for op, touch in found if touch is not None]
 
 
+def _direct_tensor(op: Op, makers: Makers) -> Value | None:
+    """Return the tensor whose address an op has: it accesses the tensor, or prefetches a part."""
+    tensor: object = getattr(op, "tensor", None)
+    if isinstance(op, ops.MakeTensorMap) or not isinstance(tensor, Value):
+        return None
+    return tensor if not effects(type(op)) or touch_of(op, makers) is not None else None
+
+
 def direct_tensors(kernel: Kernel) -> dict[str, Tensor]:
     """Return the tensors whose address ops have, by name."""
-    found = ((op, getattr(op, "tensor", None)) for op in kernel.having("tensor"))
-    tensors = [v for op, v in found if not isinstance(op, ops.MakeTensorMap)]
-    return {v.name: v.as_tensor for v in tensors if isinstance(v, Value)}
+    found = (_direct_tensor(op, kernel.definers) for op in kernel.having("tensor"))
+    return {tensor.name: tensor.as_tensor for tensor in found if tensor is not None}
 
 
 def sized_dims(kernel: Kernel) -> dict[str, None]:
     """Return the dimensions whose sizes ops need, in textual order."""
     dims: dict[str | int, None] = {}
     for op in kernel.of(ops.DimSize, *{type(op): None for op in kernel.having("tensor")}):
-        tensor: object = getattr(op, "tensor", None)
         if isinstance(op, ops.DimSize):
             dims[op.dim] = None
-        elif isinstance(tensor, Value) and not isinstance(op, ops.MakeTensorMap):
+        elif (tensor := _direct_tensor(op, kernel.definers)) is not None:
             dims |= dict.fromkeys(tensor.as_tensor.dims)
     return {d: None for d in dims if isinstance(d, str)}
 
