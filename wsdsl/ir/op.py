@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field
 from functools import cache, wraps
 from importlib import import_module
@@ -109,6 +109,8 @@ def op_class(
     movable: bool = False,
     ranges: Mapping[str, Check] | None = None,
     ptx: str = "",
+    result: type | None = None,
+    any_lanes: bool = False,
     was: str = "",
 ) -> Callable[[type[OpT]], type[OpT]]:
     """Define a frozen dataclass of ops that may stand at `levels` and that `threads` run, with the
@@ -121,6 +123,7 @@ def op_class(
         cls.repeatable = cls.pure if repeatable is None else repeatable
         cls.movable = cls.pure or cls.repeatable or movable
         cls.ptx, cls.ranges = ptx, ranges or {}
+        cls.result_type, cls.any_lanes = result, any_lanes
         if threads is not None:
             THREADS[cls] = threads
         if levels:
@@ -158,6 +161,10 @@ class Op:
     ptx: ClassVar[str]
     """The PTX instruction, and its immediate, of an op that is this one instruction."""
     levels: ClassVar[tuple[Level, ...]]
+    result_type: ClassVar[type | None]
+    """The class of the result's type, of an op that has one."""
+    any_lanes: ClassVar[bool]
+    """Whether fragments may have another register layout than an accumulator's."""
     pure: ClassVar[bool]
     elementwise: ClassVar[bool]
     repeatable: ClassVar[bool]
@@ -208,6 +215,12 @@ class Op:
         the kernel (`Kernel.definers`).
         """
         return ()
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        """Yield the faults of a SCHEDULED op: attributes, each in its range, that contradict each
+        other or the types of operands and results. Other ops are read only through `made`.
+        """
+        yield from ()
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in fields_of(type(self)))

@@ -10,11 +10,10 @@ accumulator; or if the schedule says so (`Schedule.operand_transform="tmem"`).
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS, LANES, cell_columns
+from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS, LANES, STORED_BITS, cell_columns
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.ops import Contract
 from wsdsl.ir.types import Sizes, Tile
-from wsdsl.ir.verify.tmem_accesses import STORED_BITS
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.buffer_assignment import SlotGroup, operand_slots
 from wsdsl.lowering.cooperation import num_cooperating

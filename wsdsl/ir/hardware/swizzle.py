@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 TMA_SPAN = {"128B": 128, "64B": 64, "32B": 32, "none": 16}
 """Bytes of one line of a panel, by the swizzle mode of TMA and wgmma."""
@@ -106,3 +107,12 @@ def line_place(line: int, byte: int, line_bytes: int, step: int) -> int:
     unit = unit_of(step)
     turned = line // max(1, step) % exchanged(line_bytes, step)
     return line * line_bytes + (byte // unit ^ turned) * unit + byte % unit
+
+
+def start_faults(offset: int, swizzle: str, unit: int = 0) -> Iterator[str]:
+    """Yield the fault of a tile's first byte. TMA and wgmma exchange bits of addresses, not of
+    offsets: 8 rows of a panel are adjacent.
+    """
+    unit = unit or 8 * SWIZZLE_SPAN[swizzle]
+    if offset % unit:
+        yield f"a tile of swizzle {swizzle} must start at a multiple of {unit} bytes"

@@ -15,6 +15,9 @@ LEAST_ALLOCATED = 32
 WARP_LANES = 32
 """That a warp of a warpgroup reads."""
 CELL_BITS = 32
+STORED_BITS = (16, 32)
+"""Of elements that threads write to tensor memory."""
+ADDRESS_BYTES = 4
 ROWS = (64, 128)
 """Of a product of one CTA."""
 COLUMN_STEP = {64: 8, 128: 16}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsdsl.ir.attribute_checks import between
 from wsdsl.ir.effects import Arrive, Effects, Fence, Wait
 from wsdsl.ir.op import (
@@ -48,6 +50,12 @@ class _NamedBarrier(Op):
     def numbers(self) -> range:
         """The barriers that it may be about."""
         return range(self.barrier, self.barrier + self.num)
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        if self.numbers[-1] > 15:
+            yield f"barriers {self.barrier} to {self.numbers[-1]} exceed the last barrier, 15"
+        if (self.num > 1) != (self.item is not None):
+            yield "several barriers need an `item`, and one barrier has none"
 
 
 @op_class(SCHEDULED, "warpgroup", ranges=dict(num=between(1, 15)))

@@ -11,6 +11,8 @@ cluster read each answer, which is the next index of their loop over tiles, and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsdsl.ir.effects import Access, Arrive, Effects, whole
 from wsdsl.ir.op import (
     SCHEDULED,
@@ -20,6 +22,7 @@ from wsdsl.ir.op import (
     Value,
     op_class,
 )
+from wsdsl.ir.types import Shared
 
 ANSWER_BYTES = 16
 NOTHING_LEFT = 2**31 - 1
@@ -47,6 +50,10 @@ class ClcTryCancel(Op):
         yield Access("write", "smem", *where, asynchronous=True, ctas=self.ctas)
         bytes = -ANSWER_BYTES
         yield Arrive("mbarrier", self.barriers, self.state, 0, bytes, "one", ctas=self.ctas)
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        if self.shared.type_as(Shared).bytes != ANSWER_BYTES:
+            yield f"a CLC response needs an item of {ANSWER_BYTES} bytes"
 
 
 @op_class(SCHEDULED, "any", was="claimed_cluster")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsdsl.ir.effects import Access, Arrive, Effects, scaled, whole
 from wsdsl.ir.op import (
     SCHEDULED,
@@ -11,6 +13,7 @@ from wsdsl.ir.op import (
     Value,
     op_class,
 )
+from wsdsl.ir.types import Fragment, Type
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -37,6 +40,9 @@ class SendFragment(Op):
         yield Access("write", "smem", self.shared, self.state, spans, cta=self.cta)
         yield Arrive("mbarrier", self.barriers, self.state, 0, -size, cta=self.cta)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        return _block_faults(self.value.type, self.offset)
+
 
 @op_class(SCHEDULED, "warpgroup")
 class ReceiveFragment(OneResult):
@@ -55,6 +61,9 @@ class ReceiveFragment(OneResult):
         spans = whole(self.offset, size, *scaled(self.shift, 1), align=HELD_BYTES)
         yield Access("read", "smem", self.shared, self.state, spans)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        return _block_faults(self.result.type, self.offset)
+
 
 BLOCK_ROWS, BLOCK_COLUMNS = 64, 8
 HELD = 4
@@ -62,3 +71,12 @@ HELD = 4
 ELEMENT_BYTES = 4
 HELD_BYTES = HELD * ELEMENT_BYTES
 BLOCK_BYTES = BLOCK_ROWS * BLOCK_COLUMNS * ELEMENT_BYTES
+
+
+def _block_faults(kind: Type, offset: int) -> Iterator[str]:
+    """Yield the faults of a fragment of which each thread sends its elements of a block at once."""
+    is_block = isinstance(kind, Fragment) and kind.rows == BLOCK_ROWS and kind.dtype.bits == 32
+    if not is_block or getattr(kind, "columns", 1) % BLOCK_COLUMNS:
+        yield f"CTAs send blocks of {BLOCK_ROWS} x {BLOCK_COLUMNS} elements of 32 bits only"
+    if offset % HELD_BYTES:
+        yield f"offset {offset} is not a multiple of {HELD_BYTES}"

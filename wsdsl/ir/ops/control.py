@@ -23,7 +23,7 @@ class Loop(ManyResults):
     body: Region
 
 
-@op_class(SCHEDULED, "any")
+@op_class(SCHEDULED, "any", any_lanes=True)
 class ForRange(Loop):
     """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`. With
     `claimed` each index but the first is what the iteration before has carried last, an i32 in the
@@ -49,7 +49,7 @@ class Elect(Op):
     body: Region = ()
 
 
-@op_class(ALL, "any")
+@op_class(ALL, "any", any_lanes=True)
 class If(ManyResults):
     """Run `then` where the scalar `cond` holds, else `orelse`; both end in a `yield`."""
 
@@ -58,7 +58,7 @@ class If(ManyResults):
     orelse: Region = ()
 
 
-@op_class(ALL, "any")
+@op_class(ALL, "any", any_lanes=True)
 class Yield(Op):
     """End a region with the values that it yields; always the last op of a loop's or if's."""
 

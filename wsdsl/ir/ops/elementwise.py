@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsdsl.ir.attribute_checks import one_of
 from wsdsl.ir.op import (
     ALL,
+    Makers,
     OneResult,
     Unary,
     Value,
     op_class,
 )
+from wsdsl.ir.types import DType, Fragment, Tile
 
 BINARY_FUNCTIONS = (
     "add", "sub", "mul", "div", "floordiv", "mod", "pow", "min", "max",
@@ -34,6 +38,13 @@ OTHER_FUNCTIONS = {
 """By how many operands they have."""
 
 
+ARITY: dict[str, int] = {
+    **dict.fromkeys(UNARY_FUNCTIONS, 1),
+    **dict.fromkeys(BINARY_FUNCTIONS, 2),
+    **OTHER_FUNCTIONS,
+}
+
+
 BESIDE_FIRST = ("where", *BYTE_OF_WORDS)
 """Whose first operand is of another type than the others."""
 
@@ -46,6 +57,7 @@ COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
     "any",
     elementwise=True,
     ranges=dict(fn=one_of(*UNARY_FUNCTIONS, *BINARY_FUNCTIONS, *OTHER_FUNCTIONS)),
+    any_lanes=True,
 )
 class Map(OneResult):
     """Apply `fn` elementwise; operands of one dtype broadcast by axis name (fragments: a side of 1
@@ -69,8 +81,25 @@ class Map(OneResult):
     bits: int = 24
     wraps: bool = False
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        count = ARITY[self.fn]
+        if len(self.args) != count:
+            yield f"{self.fn} takes {count} operands, not {len(self.args)}"
+        elif not all(_broadcasts(v, self.result) for v in self.args):
+            yield f"the shape of {self.result.type} differs from the operands of {self.fn}"
+        elif self.bits != 24:
+            kind = self.args[-1].type
+            if not (isinstance(kind, Tile | Fragment) and kind.dtype.is_float):
+                yield "`bits` applies only to floating-point results"
 
-@op_class(ALL, "any", elementwise=True)
+
+def _broadcasts(value: Value, made: Value) -> bool:
+    """Return whether each extent of `value` is 1 or that of `made`."""
+    extents = ((getattr(v.type, x, 1) for v in (value, made)) for x in ("rows", "columns"))
+    return all(extent in (1, whole) for extent, whole in extents)
+
+
+@op_class(ALL, "any", elementwise=True, any_lanes=True)
 class Cast(Unary):
     """Convert the values of `x` to the result's dtype.
 
@@ -85,7 +114,7 @@ class Cast(Unary):
     saturate: bool = False
 
 
-@op_class(ALL, "any", elementwise=True)
+@op_class(ALL, "any", elementwise=True, any_lanes=True)
 class Bitcast(Unary):
     """Reinterpret the bits of `x` as the result's dtype, of the same width."""
 
@@ -96,8 +125,24 @@ class Constant(OneResult):
 
     value: int | float | bool
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        kind = self.result.type
+        if not isinstance(kind, Tile) or kind.axes:
+            yield "a constant must be a scalar"
+        elif not _represents(kind.dtype, self.value):
+            yield f"{kind.dtype} cannot represent {self.value!r}"
 
-@op_class(ALL, "any", elementwise=True)
+
+def _represents(dtype: DType, number: float | bool) -> bool:
+    if dtype.kind == "bool":
+        return isinstance(number, bool)
+    if isinstance(number, bool) or (dtype.is_integer and not isinstance(number, int)):
+        return False
+    low, high = dtype.limits
+    return dtype.is_float or low <= number <= high
+
+
+@op_class(ALL, "any", elementwise=True, any_lanes=True)
 class Full(OneResult):
     """A new tile, the scalar `value` in every element."""
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from wsdsl.ir.attribute_checks import BYTES, SIZE, between
 from wsdsl.ir.effects import Access, Effects, whole
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.hardware.tma_box import box_fault
 from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
-from wsdsl.ir.ops.tma import Boxes
+from wsdsl.ir.ops.tma import Boxes, coordinate_faults, packing_faults
+from wsdsl.ir.types import BOOL, Fragment, Tensor
 
 
-@op_class(("partitioned", "scheduled"), "kernel", ranges=dict(each=SIZE))
+@op_class(("partitioned", "scheduled"), "kernel", ranges=dict(each=SIZE), result=Tensor)
 class AllocateGlobal(OneResult):
     """A workspace that the runtime allocates for one launch at a time: `each`
     rows of its first dimension per entry of the grid's tile scheduler. With `zeroed` it has zeros
@@ -25,8 +29,28 @@ class AllocateGlobal(OneResult):
     fragments: bool = False
 
 
+@op_class(())
+class _TileCopy(Op):
+    """Base of ops that copy or prefetch a tile of `rows` x `columns` elements."""
+
+    tensor: Value
+    coordinates: tuple[Value, ...]
+    row_dim: int
+    rows: int
+    columns: int
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        tensor = self.tensor.as_tensor
+        yield from coordinate_faults(self.coordinates, tensor)
+        yield from packing_faults(tensor.dtype)
+        if not -1 <= self.row_dim < len(tensor.dims) - 1:
+            yield f"row_dim={self.row_dim} must be a dimension before the last"
+        elif self.row_dim < 0 and self.rows != 1:
+            yield f"{self.rows} rows need a `row_dim`"
+
+
 @op_class(SCHEDULED, "warpgroup", ranges=dict(row_dim=between(-1, 4)))
-class ThreadLoad(Op):
+class ThreadLoad(_TileCopy):
     """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
     `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
     one) and `columns` along the contiguous dimension. Elements outside the tensor are 0; the
@@ -34,11 +58,6 @@ class ThreadLoad(Op):
     proxy. Takes any stride and alignment.
     """
 
-    tensor: Value
-    coordinates: tuple[Value, ...]
-    row_dim: int
-    rows: int
-    columns: int
     swizzle: str
     shared: Value
     offset: int = 0
@@ -48,6 +67,12 @@ class ThreadLoad(Op):
         size = self.rows * self.columns * self.tensor.as_tensor.dtype.bits // 8
         yield Access("read", "gmem", self.tensor)
         yield Access("write", "smem", self.shared, self.state, whole(self.offset, size))
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        yield from super().faults(made)
+        row, span = self.tensor.as_tensor.dtype.size(self.columns), SWIZZLE_SPAN[self.swizzle]
+        if row % span:
+            yield f"rows of {row} bytes are not a multiple of the swizzle span, {span}"
 
 
 @op_class(SCHEDULED, "warpgroup", ranges=dict(apart=BYTES))
@@ -75,8 +100,17 @@ class ThreadStore(Boxes, Op):
         yield Access("read", "smem", self.shared, self.item, self.spans(size))
         yield Access("add" if self.accumulate else "write", "gmem", self.tensor)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        tensor = self.tensor.as_tensor
+        yield from coordinate_faults(self.coordinates, tensor)
+        if fault := box_fault(self.box, len(tensor.dims), tensor.dtype, self.swizzle):
+            yield fault
+        elif sum(extent > 1 for extent in self.box[:-1]) > 1:
+            yield "the rows of a panel must run along one dimension"
+        yield from self.box_faults(self.box, self.swizzle, tensor)
 
-@op_class(SCHEDULED, "any", repeatable=True)
+
+@op_class(SCHEDULED, "any", repeatable=True, any_lanes=True)
 class LoadGlobal(OneResult):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
@@ -94,8 +128,16 @@ class LoadGlobal(OneResult):
     def effects(self, made: Makers) -> Effects:
         yield Access("read", "gmem", self.tensor)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        kind = self.result.type
+        rows = Fragment(BOOL, kind.rows, 1) if isinstance(kind, Fragment) else None
+        narrow = self.tensor.as_tensor.dtype.bits in (8, 16)
+        if self.only is not None and (self.only.type != rows or not narrow):
+            expected = "one bool per row, for elements of 8 or 16 bits"
+            yield f"only has type {self.only.type}; expected {expected}"
 
-@op_class(SCHEDULED, "any")
+
+@op_class(SCHEDULED, "any", any_lanes=True)
 class StoreGlobal(Op):
     """Write `value` directly, indexed like `load_global` (value and indices broadcast together);
     a value of one row or column is written once per warpgroup. `value` has the tensor's
@@ -114,12 +156,6 @@ class StoreGlobal(Op):
 
 
 @op_class(SCHEDULED, "warpgroup", ranges=dict(row_dim=between(-1, 4)))
-class PrefetchTile(Op):
+class PrefetchTile(_TileCopy):
     """All 128 threads of the warpgroup prefetch the tile that `thread_load` would copy to L2: the
     lines of L2 with every 128th byte of a row, but beyond the tensor's end. No thread waits."""
-
-    tensor: Value
-    coordinates: tuple[Value, ...]
-    row_dim: int
-    rows: int
-    columns: int

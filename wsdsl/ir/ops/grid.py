@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsdsl.ir.attribute_checks import between
 from wsdsl.ir.op import (
     SCHEDULED,
     Kernel,
+    Makers,
     OneResult,
     Op,
     Value,
     op_class,
 )
+from wsdsl.ir.tile_scheduler import tile_scheduler
 
 
 @op_class(SCHEDULED, "kernel", ranges=dict(narrowed=between(0, 8)))
@@ -38,6 +42,17 @@ class LaunchGrid(Op):
     ctas_per_sm: int = 1
     narrower: Value | None = None
     narrowed: int = 0
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        if self.cluster % self.sharing:
+            yield f"sharing={self.sharing} does not divide a cluster of {self.cluster}"
+        elif self.scheduler != "split_k" and (self.splits or self.together):
+            yield 'splits and together need scheduler="split_k"'
+        if tile_scheduler(self.scheduler, self.splits).splits_tiles:
+            if len(self.contraction) != 1 or self.contraction[0][1] < 1:
+                yield f'"{self.scheduler}" splits one dimension: contraction=(("K", 64),)'
+            if self.scheduler == "split_k" and self.splits < 1:
+                yield "splits=0: split_k needs the number of splits"
 
 
 def grid_of(kernel: Kernel) -> LaunchGrid | None:

@@ -8,14 +8,34 @@ neutral value of a float is -0.0.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from wsdsl.ir.effects import RANK, Access, Effects, Span, whole
+from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.histogram_layout import VECTOR, WARP, WORD, counter_bytes, share_of
 from wsdsl.ir.op import SCHEDULED, Makers, Op, Value, op_class
+from wsdsl.ir.types import Shared
+
+
+class Bins:
+    """Base of ops on counters in SMEM."""
+
+    tensor: Value
+    shared: Value
+    extents: tuple[int, ...]
+    copies: int
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        kind, item = self.tensor.as_tensor, self.shared.type_as(Shared)
+        if kind.dtype.name not in ADDED_ATOMICALLY or len(self.extents) != len(kind.dims):
+            yield f"counters of {self.extents} elements do not fit {kind}"
+        size = counter_bytes(self.extents, self.copies)
+        if item.num != 1 or size > item.bytes:
+            yield f"counters need {size} bytes of one item; there are {item}"
 
 
 @op_class(SCHEDULED, "warpgroup", was="clear_counters")
-class ClearBins(Op):
+class ClearBins(Bins, Op):
     """The threads of the partition's `by` warpgroups, which divide the counters, write the neutral
     value to all counters of the item of `shared`.
     """
@@ -33,8 +53,8 @@ class ClearBins(Op):
         yield Access("write", "smem", self.shared, spans=spans)
 
 
-@op_class(SCHEDULED, "warpgroup", was="add_counters")
-class AddBins(Op):
+@op_class(SCHEDULED, "warpgroup", was="add_counters", any_lanes=True)
+class AddBins(Bins, Op):
     """Add `value` to elements of `tensor`, like `store_global` with `accumulate`; but to counters
     of the item of `shared` where there are such: of the first `extents` along each dimension, in
     row-major order. A lane takes the counter of its number modulo `copies`. It is atomic.
@@ -55,7 +75,7 @@ class AddBins(Op):
 
 
 @op_class(SCHEDULED, "warpgroup", was="store_counters")
-class StoreBins(Op):
+class StoreBins(Bins, Op):
     """The warps of the partition's `by` warpgroups, which divide the counters, add the item's
     counters to `tensor`, atomically, but for neutral values and elements outside of the tensor.
     Afterwards the counters are undefined.

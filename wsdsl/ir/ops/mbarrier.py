@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsdsl.ir.attribute_checks import PLACE
 from wsdsl.ir.effects import Access, Arrive, Effects, Fence, Wait
 from wsdsl.ir.op import (
@@ -12,9 +14,10 @@ from wsdsl.ir.op import (
     Value,
     op_class,
 )
+from wsdsl.ir.types import Barriers, State
 
 
-@op_class(SCHEDULED, "kernel", was="allocate_barriers", ranges=dict(offset=PLACE))
+@op_class(SCHEDULED, "kernel", was="allocate_barriers", ranges=dict(offset=PLACE), result=Barriers)
 class AllocateMbarriers(OneResult):
     """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
     `arrivals` arrivals and as many bytes as were expected.
@@ -23,6 +26,10 @@ class AllocateMbarriers(OneResult):
     label: str
     arrivals: int
     offset: int = -1
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        if self.offset >= 0 and self.offset % 8:
+            yield "mbarriers must start at a multiple of 8 bytes"
 
 
 @op_class(SCHEDULED, "one", was="initialize_barriers")
@@ -45,7 +52,7 @@ class FenceMbarrierInit(Op):
         yield Fence("mbarrier")
 
 
-@op_class(SCHEDULED, "any", pure=True)
+@op_class(SCHEDULED, "any", pure=True, result=State)
 class InitialState(OneResult):
     """The pipeline state at stage 0 that waits for `parity`: a consumer of full barriers starts
     with 0, a producer waits for empty barriers with 1 (its first lap passes at once).
@@ -54,7 +61,7 @@ class InitialState(OneResult):
     parity: int
 
 
-@op_class(SCHEDULED, "any", pure=True)
+@op_class(SCHEDULED, "any", pure=True, result=State)
 class Advance(OneResult):
     """The state of the next stage: stage + 1; at `num` stages back to 0, with the other parity."""
 
@@ -95,6 +102,10 @@ class MbarrierArrive(Op):
         yield Arrive(
             "mbarrier", self.barriers, self.state, threads=threads, pred=self.pred, cta=self.cta
         )
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        if self.each_warp and self.each_thread:
+            yield "each_warp and each_thread exclude each other"
 
 
 @op_class(SCHEDULED, "one", was="arrive_expect_tx")

@@ -18,7 +18,7 @@ from wsdsl.ir.op import (
     binds,
     op_class,
 )
-from wsdsl.ir.types import Axis, Tile, Value
+from wsdsl.ir.types import Axis, Ring, Tile, Value
 
 
 class TakesStage:
@@ -27,7 +27,7 @@ class TakesStage:
     ring: Any
 
 
-@op_class(PARTITIONED, was="circular_buffer")
+@op_class(PARTITIONED, was="circular_buffer", result=Ring)
 class Pipeline(OneResult):
     """A pipeline of `depth` stages in SMEM, or with `space` "TMEM" in tensor memory. A stage has
     the tiles of one of `layouts`: it is as large as the largest layout, so that loops with

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from wsdsl.ir.attribute_checks import between
 from wsdsl.ir.effects import RANK, Access, Arrive, Effects, Span, Term, scaled, whole
 from wsdsl.ir.hardware.histogram_layout import WORD
+from wsdsl.ir.hardware.wgmma_shapes import ROWS, k_step
 from wsdsl.ir.op import (
     SCHEDULED,
     Makers,
@@ -14,10 +18,10 @@ from wsdsl.ir.op import (
     Value,
     op_class,
 )
-from wsdsl.ir.types import WARPS, Fragment
+from wsdsl.ir.types import BF16, F16, F32, WARPS, Fragment, Tile, Type
 
 
-@op_class(SCHEDULED, "warpgroup", ranges=dict(ctas=between(1, 16)))
+@op_class(SCHEDULED, "warpgroup", ranges=dict(ctas=between(1, 16)), any_lanes=True)
 class StorePartials(Op):
     """Each warp reduces its columns of the fragment `x` by `fn` ("add", "max" or "min"; f32, or
     integers of 32 bits), and writes the results of its rows, words of four bytes, to the item of
@@ -63,8 +67,20 @@ class StorePartials(Op):
         start = self.offset + own * part + WORD * group * rows
         return (Span(start, WORD * rows, terms),)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        kind = self.x.type
+        if self.over_rows and isinstance(kind, Fragment):
+            if kind.rows == 1:
+                yield f"{kind} has no rows to reduce"
+            elif self.ctas > 1 or self.barriers or self.state or self.each:
+                yield "a reduction of rows must stay within a CTA"
+            elif kind.lanes.warps > 1:
+                yield "warps share the rows"
+        elif self.ctas > 1 and self.barriers is None:
+            yield "`barriers` must count the bytes sent to other CTAs"
 
-@op_class(SCHEDULED, "warpgroup")
+
+@op_class(SCHEDULED, "warpgroup", any_lanes=True)
 class ReducePartials(OneResult):
     """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
     rows, or columns (`over_rows`), of `parts` parts. The item, `offset` and `each` as there.
@@ -87,8 +103,13 @@ class ReducePartials(OneResult):
         spans = whole(self.offset, WORD * count * self.parts, *terms)
         yield Access("read", "smem", self.shared, self.state, spans)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        kind, across = self.result.type, "rows" if self.over_rows else "columns"
+        if getattr(kind, across, 1) != 1:
+            yield f"the result must have one element for all {across}, not {kind}"
 
-@op_class(SCHEDULED, "warpgroup", pure=True)
+
+@op_class(SCHEDULED, "warpgroup", pure=True, any_lanes=True)
 class ReduceColumns(OneResult):
     """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
     row (the same in all rows) gives a scalar. Every lane gets the result. With `size`, a power of
@@ -99,6 +120,18 @@ class ReduceColumns(OneResult):
     fn: str
     x: Value
     size: int = 0
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        x, kind = self.x.type, self.result.type
+        if not isinstance(x, Fragment):
+            return
+        one = Tile(x.dtype) if x.rows == 1 else replace(x, columns=1)
+        if kind != (x if self.size else one) or (self.size and x.columns % self.size):
+            yield f"reducing the columns of {x} does not give {kind}"
+        elif x.lanes.striped and self.size:
+            yield f"lanes of a striped {x} have no blocks of adjacent columns"
+        elif x.lanes.warps > 1 and (self.size or x.columns) > 32 * x.lanes.vector:
+            yield f"warps share the columns of {x}: use store_partials, reduce_partials"
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)
@@ -111,7 +144,30 @@ class MmaSync(OneResult):
     a: tuple[Value, ...]
     b: tuple[Value, ...]
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        kinds = [(x.type, y.type) for x, y in zip(self.a, self.b, strict=False)]
+        fits = all(_multiplies(x, y) for x, y in kinds) and len(self.a) == len(self.b) > 0
+        if not fits or self.result.type != Fragment(F32, ROWS, 1):
+            pairs = ", ".join(f"{x} by {y}" for x, y in kinds)
+            yield f"mma_sync cannot multiply {pairs} to {self.result.type}"
 
-@op_class(SCHEDULED, "warpgroup", pure=True)
+
+def _multiplies(x: Type, y: Type) -> bool:
+    """Return whether `mma_sync` takes a fragment and a vector."""
+    return (
+        isinstance(x, Fragment)
+        and x == Fragment(x.dtype, ROWS, x.columns)
+        and y == Fragment(x.dtype, 1, x.columns)
+        and x.dtype in (F16, BF16)
+        and x.columns % k_step(x.dtype) == 0
+    )
+
+
+@op_class(SCHEDULED, "warpgroup", pure=True, any_lanes=True)
 class ScanColumns(Unary):
     """The inclusive prefix sum of the elements of a row; of floats in f32."""
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        x, kind = self.x.type, self.result.type
+        if isinstance(x, Fragment) and (kind != x or x.lanes.warps > 1 or x.lanes.striped):
+            yield f"a scan of the columns of {x} within a warp does not give {kind}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsdsl.ir.effects import Arrive, Effects, Wait
 from wsdsl.ir.op import (
     SCHEDULED,
@@ -10,6 +12,7 @@ from wsdsl.ir.op import (
     Value,
     op_class,
 )
+from wsdsl.ir.types import I32
 
 
 @op_class(SCHEDULED, "any", was="arrive_flag")
@@ -31,6 +34,13 @@ class SemaphoreArrive(Op):
     def effects(self, made: Makers) -> Effects:
         yield Arrive("semaphore", self.tensor, threads="one")
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        yield from _type_faults(self.tensor)
+        if self.by is not None and self.wrap is not None:
+            yield "`by` and `wrap` exclude each other: a flag that wraps is raised by 1"
+        elif self.amount != 1 and (self.by or self.wrap):
+            yield f"amount={self.amount}, but `by` or `wrap` sets the amount"
+
 
 @op_class(SCHEDULED, "any", ptx="ld.acquire.gpu", was="wait_flag")
 class SemaphoreWait(Op):
@@ -45,3 +55,11 @@ class SemaphoreWait(Op):
 
     def effects(self, made: Makers) -> Effects:
         yield Wait("semaphore", self.tensor)
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        yield from _type_faults(self.tensor)
+
+
+def _type_faults(tensor: Value) -> Iterator[str]:
+    if tensor.as_tensor.dtype != I32:
+        yield "flags need a tensor of i32"

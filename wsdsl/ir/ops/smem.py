@@ -9,19 +9,33 @@ its panels.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsdsl.ir.attribute_checks import ANY_ORDER, APART, BYTES, PLACE, between
 from wsdsl.ir.effects import Access, Effects, Span, scaled, whole
-from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, lines_reached
+from wsdsl.ir.hardware.swizzle import (
+    PACKED_SPAN,
+    SMEM_ALIGN,
+    SWIZZLE_SPAN,
+    VECTOR,
+    lines_reached,
+    start_faults,
+)
+from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
-from wsdsl.ir.types import DTYPES, WARPS, Shared
+from wsdsl.ir.types import ACCUMULATOR, DTYPES, WARPS, Fragment, Shared, Tile, Type
 
 
-@op_class(SCHEDULED, "kernel", ranges=dict(offset=PLACE))
+@op_class(SCHEDULED, "kernel", ranges=dict(offset=PLACE), result=Shared)
 class AllocateShared(OneResult):
     """SMEM for `num` items of `bytes` bytes (see its type), at `offset` (-1: not placed)."""
 
     label: str
     offset: int = -1
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        if self.offset >= 0 and self.offset % SMEM_ALIGN:
+            yield f"SMEM of tiles must start at a multiple of {SMEM_ALIGN} bytes"
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -47,6 +61,12 @@ class ClearPanels(Op):
     def effects(self, made: Makers) -> Effects:
         spans = whole(self.offset, self.rows * self.columns * DTYPES[self.dtype].bits // 8)
         yield Access("write", "smem", self.shared, self.state, spans)
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        yield from start_faults(self.offset, self.swizzle)
+        line, span = self.columns * DTYPES[self.dtype].bytes, SWIZZLE_SPAN[self.swizzle]
+        if line % span:
+            yield f"rows of {line} bytes are not a multiple of the swizzle span of {span} bytes"
 
 
 @op_class(SCHEDULED, "warpgroup", ranges=dict(rows=between(0), half=between(0, 2), apart=APART))
@@ -122,6 +142,30 @@ class StoreShared(Op):
             spans.append(Span(start, 16 * span, scaled(self.start, span), within))
         return tuple(spans)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        yield from start_faults(self.offset, self.swizzle)
+        kind = self.value.as_fragment
+        panel = self.transposed and self.swizzle == "128B" and kind.dtype.bits == 16
+        if self.joined and not panel:
+            yield 'joined panels need transposed=True, 16-bit elements and swizzle="128B"'
+        if (self.item is None) == (self.state is None) or (self.item is not None and self.rows):
+            yield "the destination must be a quarter of an `item`, or rows of the item of a `state`"
+        elif self.apart != 16 and self.state is None:
+            yield "`apart` needs a `state`"
+        elif self.half and (self.state is not None or self.joined):
+            yield "`half` needs an `item` that is not joined"
+        elif self.state is not None:
+            fits = kind.rows == 64 and kind.columns % 8 == 0 and kind.dtype.bits in (8, 16, 32)
+            fits = fits and self.start is not None and not self.transposed
+            if not fits or self.rows < lines_reached(self.apart):
+                yield f"{kind} does not fit a tile of {self.rows} rows"
+        else:
+            wide = (self.line if self.transposed else kind.columns) * kind.dtype.bytes
+            span = SWIZZLE_SPAN[self.swizzle]
+            whole = not wide % span if self.swizzle == "none" else wide == span
+            if kind.rows != 64 or kind.columns % 8 or not whole:
+                yield f"rows of {wide} bytes of {kind} do not fit swizzle {self.swizzle}"
+
 
 @op_class(SCHEDULED, "warps")
 class LoadShared(OneResult):
@@ -141,6 +185,24 @@ class LoadShared(OneResult):
 
     def effects(self, made: Makers) -> Effects:
         yield Access("read", "smem", self.shared, self.state, whole(self.offset, self.bytes))
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        kind, index = self.result.type, self.index.type
+        if not isinstance(kind, Tile | Fragment):
+            return
+        size = kind.dtype.bytes
+        if size not in (2, 4) or kind.dtype.bits < 16:
+            yield f"load_shared needs elements of 16 or 32 bits, not {kind.dtype}"
+        elif self.offset % size or self.bytes % size:
+            yield f"bytes {self.offset} to {self.offset + self.bytes} are not multiples of {size}"
+        elif not _is_index(index, kind):
+            yield f"an index of {index} does not give {kind}"
+
+
+def _is_index(index: Type, kind: Tile | Fragment) -> bool:
+    if isinstance(index, Fragment) and isinstance(kind, Fragment):
+        return index.dtype.is_integer and (index.rows, index.columns) == (kind.rows, kind.columns)
+    return isinstance(index, Tile) and isinstance(kind, Tile) and index.dtype.is_integer
 
 
 @op_class(SCHEDULED, "warpgroup", ranges=dict(swizzle=ANY_ORDER, apart=APART))
@@ -169,8 +231,25 @@ class LoadPanels(OneResult):
             spans.append(Span(first, reached * span, scaled(self.start, span), within))
         yield Access("read", "smem", self.shared, self.state, (tuple(spans),))
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        # Threads may begin anywhere in a single row.
+        unit = TMA_ALIGN if self.start is None else 0
+        yield from start_faults(self.offset, self.swizzle, unit)
+        kind, span = self.result.type, SWIZZLE_SPAN[self.swizzle]
+        if not isinstance(kind, Fragment) or kind.columns % 8:
+            yield f"load_panels cannot load {kind}"
+            return
+        line = kind.dtype.size(kind.columns)
+        last = lines_reached(self.apart) if kind.rows > 1 else 1
+        if kind.rows == 1 and (self.rows != 1 or self.start is not None):
+            yield "a fragment of one row needs a tile of one row and no `start`"
+        elif self.apart != 16 and (self.start is None or self.swizzle in PACKED_SPAN):
+            yield "`apart` needs a `start` and a tile that is not packed"
+        elif max(kind.rows, last) > self.rows or (self.rows > 1 and line % span):
+            yield f"{kind} does not fit a tile of {self.rows} rows of {span} bytes"
 
-@op_class(SCHEDULED, "warpgroup")
+
+@op_class(SCHEDULED, "warpgroup", any_lanes=True)
 class StoreTransposed(Op):
     """The threads of the warpgroup write `parts`, fragments of the same columns that follow one
     another along their rows, to item `item` (i32) of `shared`, from its line `line` on: a column is
@@ -189,8 +268,17 @@ class StoreTransposed(Op):
         spans = whole(self.line * line, kinds[0].columns * line)
         yield Access("write", "smem", self.shared, self.item, spans)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        kinds = [v.type for v in self.parts]
+        parts = [k for k in kinds if isinstance(k, Fragment)]
+        if not parts or len({(k.dtype, k.columns, k.lanes) for k in parts}) > 1:
+            yield "the parts may differ only in their rows"
+            return
+        fits = all(k.rows > 1 for k in parts) and parts[0].columns > 1 and len(parts) == len(kinds)
+        yield from _transpose_faults(parts, sum(k.rows for k in parts), fits)
 
-@op_class(SCHEDULED, "warpgroup", ranges=dict(first=BYTES))
+
+@op_class(SCHEDULED, "warpgroup", ranges=dict(first=BYTES), any_lanes=True)
 class LoadTransposed(OneResult):
     """The threads of the warpgroup read what `store_transposed` wrote to item `item` (i32) of
     `shared`: the rows of the result are lines from `line` on, its columns the elements of them from
@@ -210,3 +298,18 @@ class LoadTransposed(OneResult):
         first = [(self.line + warp * rows) * line for warp in range(WARPS)]
         spans = tuple([(Span(start, rows * line),) for start in first])
         yield Access("read", "smem", self.shared, self.item, spans)
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        kind = self.result.type
+        if not isinstance(kind, Fragment):
+            yield f"{kind} has no rows"
+            return
+        fits = self.first + kind.columns <= self.length and min(kind.rows, kind.columns) > 1
+        yield from _transpose_faults([kind], self.length, fits)
+
+
+def _transpose_faults(parts: list[Fragment], length: int, fits: bool) -> Iterator[str]:
+    """Yield why SMEM rows of `length` elements cannot transpose fragments."""
+    dtype, size = parts[0].dtype, length * parts[0].dtype.bytes
+    if not fits or dtype.bits < 8 or size % VECTOR or parts[0].lanes == ACCUMULATOR:
+        yield f"{', '.join(map(str, parts))} cannot be transposed with rows of {size} bytes"

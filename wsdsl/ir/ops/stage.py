@@ -21,9 +21,10 @@ from wsdsl.ir.op import (
 )
 from wsdsl.ir.ops.pipeline import Partition, TakesStage
 from wsdsl.ir.ops.tile import AtIndex
+from wsdsl.ir.types import SharedTile, Slot
 
 
-@op_class(PARTITIONED)
+@op_class(PARTITIONED, result=Slot)
 class ProducerAcquire(TakesStage, OneResult):
     """Wait until the next stage of `ring` is free; it will be filled with tiles of `layout`.
     `state` is its pipeline state, from `assign_states` on.
@@ -126,7 +127,7 @@ def with_tails(partition: Partition, rings: Set[Value]) -> Partition:
     return with_fields(partition, body=(*partition.body, *tails))
 
 
-@op_class(PARTITIONED, movable=True)
+@op_class(PARTITIONED, movable=True, result=Slot)
 class ConsumerWait(TakesStage, OneResult):
     """Wait until the next stage of `ring` is full, with tiles of `layout`. `state` as above."""
 
@@ -158,7 +159,7 @@ class SkipSlot(TakesStage, Op):
     ring: Value
 
 
-@op_class(PARTITIONED, movable=True)
+@op_class(PARTITIONED, movable=True, result=SharedTile)
 class SlotTile(InField, OneResult):
     """The tile in `field` of a full stage."""
 

@@ -11,11 +11,33 @@ first starts what both do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsdsl.ir.attribute_checks import COLUMN, HALF, PLACE, between, one_of
 from wsdsl.ir.effects import RANK, Access, Arrive, Effects, Fence, Span, Wait, whole
-from wsdsl.ir.hardware.block_scale_factors import WORD, scale_columns, word_columns
+from wsdsl.ir.hardware.block_scale_factors import (
+    COLUMN_STEP,
+    TILE_COLUMNS,
+    WORD,
+    are_scaled,
+    kind_of,
+    scale_columns,
+    word_columns,
+)
+from wsdsl.ir.hardware.block_scale_factors import ROWS as SCALED_ROWS
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS, atoms_of
-from wsdsl.ir.hardware.tcgen05_shapes import LANES, cell_columns
+from wsdsl.ir.hardware.tcgen05_shapes import (
+    ADDRESS_BYTES,
+    COLUMNS,
+    LANES,
+    LEAST_ALLOCATED,
+    STORED_BITS,
+    cell_columns,
+    pair_fault,
+    shape_fault,
+)
+from wsdsl.ir.hardware.tma_box import LINE_ALIGN
+from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS, k_step, may_be_mn_major, sum_of
 from wsdsl.ir.op import (
     SCHEDULED,
     Makers,
@@ -26,10 +48,21 @@ from wsdsl.ir.op import (
     op_class,
 )
 from wsdsl.ir.ops.wgmma import SmemDescriptor
-from wsdsl.ir.types import DTYPES, Accumulator, Columns
+from wsdsl.ir.types import (
+    ACCUMULATOR,
+    DTYPES,
+    Accumulator,
+    Columns,
+    DType,
+    Fragment,
+    MatrixDescriptor,
+    TensorMemory,
+)
 
 
-@op_class(SCHEDULED, "cta", was="allocate_tensor_memory", ranges=dict(offset=PLACE))
+@op_class(
+    SCHEDULED, "cta", was="allocate_tensor_memory", ranges=dict(offset=PLACE), result=TensorMemory
+)
 class Tcgen05Alloc(OneResult):
     """The CTA's first warp allocates the columns of the result's type for the whole kernel, lets
     other CTAs of its SM allocate, and writes the address to the 32-bit cell at `offset` in SMEM
@@ -40,6 +73,13 @@ class Tcgen05Alloc(OneResult):
 
     offset: int = -1
     cta_group: int = 1
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        num = self.result.type_as(TensorMemory).columns
+        if not LEAST_ALLOCATED <= num <= COLUMNS or num & (num - 1):
+            yield f"{num} columns: not a power of two from {LEAST_ALLOCATED} to {COLUMNS}"
+        if self.offset >= 0 and self.offset % ADDRESS_BYTES:
+            yield f"offset {self.offset} is not a multiple of {ADDRESS_BYTES} bytes"
 
 
 @op_class(SCHEDULED, "cta", was="free_tensor_memory")
@@ -56,7 +96,7 @@ class Tcgen05Dealloc(Op):
         yield Access("write", "tmem", None, pair=self.cta_group > 1)
 
 
-@op_class(SCHEDULED, "kernel", was="tensor_columns", ranges=dict(first=COLUMN))
+@op_class(SCHEDULED, "kernel", was="tensor_columns", ranges=dict(first=COLUMN), result=Columns)
 class TmemColumns(OneResult):
     """`num` items of `columns` columns of `memory`, from its column `first` on."""
 
@@ -66,6 +106,12 @@ class TmemColumns(OneResult):
 
     def effects(self, made: Makers) -> Effects:
         yield Access("read", "smem", self.memory)
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        allocated, kind = self.memory.type_as(TensorMemory), self.result.type_as(Columns)
+        end = self.first + kind.columns * kind.num
+        if end > allocated.columns:
+            yield f"ends at column {end}; {allocated.columns} columns are allocated"
 
 
 @op_class(
@@ -147,6 +193,72 @@ class Tcgen05Mma(Op):
                 where = descriptor.shared, descriptor.state, (spans,)
                 yield Access("read", "smem", *where, asynchronous=True, pair=pair)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        a, b = (DTYPES.get(name) for name in self.dtypes)
+        total = (are_scaled if self.scales is not None else sum_of)(a, b) if a and b else None
+        if a is None or total is None:
+            yield f"tcgen05.mma cannot multiply {' and '.join(self.dtypes)}"
+            return
+        fault = shape_fault(self.rows, self.columns, a, self.cta_group)
+        if fault and self.scales is None:
+            yield fault
+        if self.k < k_step(a) or self.k % k_step(a):
+            yield f"k={self.k}: tcgen05.mma of {a} needs a multiple of {k_step(a)}"
+        if not (self.a_k_major and self.b_k_major) and not may_be_mn_major(a):
+            yield f"an operand of {a} must be K-major"
+        yield from _column_faults(self.sums, self.column, self.columns)
+        yield from self._operand_faults(a, made)
+        yield from self._scale_faults()
+
+    def _operand_faults(self, a: DType, made: Makers) -> Iterator[str]:
+        extents = self.rows, self.columns // self.cta_group
+        operands = ((self.a, self.a_k_major), (self.b, self.b_k_major))
+        for (value, k_major), extent, dtype in zip(operands, extents, self.dtypes, strict=True):
+            descriptor = made.get(value)
+            if value is self.a and isinstance(value.type, Columns):
+                yield from _column_faults(self.a, self.a_column, self.a_columns)
+                if self.a_state is None:
+                    yield f"a_state must name the item of {self.a}"
+                if a.bits not in STORED_BITS or not self.a_k_major:
+                    yield f"an operand in tensor memory must be K-major, of 16 or 32 bits, not {a}"
+                if self.cta_group > 1 or self.scales is not None:
+                    yield "an MMA of a CTA pair or with scale factors cannot read operands in TMEM"
+            elif not isinstance(value.type, MatrixDescriptor):
+                yield f"{value} is not an smem descriptor"
+            elif isinstance(descriptor, SmemDescriptor):
+                b = descriptor
+                along, deep = (b.rows, b.columns) if b.k_major else (b.columns, b.rows)
+                if (b.dtype, b.k_major) != (dtype, k_major):
+                    yield f"{value} is {b.dtype} with k_major={b.k_major}, unlike the MMA"
+                if extent > along or b.first + self.k > deep:
+                    yield f"{extent} x {self.k} elements exceed a tile of {along} x {deep}"
+
+    def _scale_faults(self) -> Iterator[str]:
+        given = self.scales is not None, self.scale_state is not None
+        given = *given, bool(self.block), bool(self.scale_dtype)
+        if len({*given}) > 1 or (not given[0] and (self.a_scale or self.b_scale)):
+            yield "columns, state, type and block of scale factors must all be given, or none"
+        if not all(given):
+            return
+        kind = kind_of(*self.dtypes, self.scale_dtype, self.block)
+        if kind is None:
+            scales = f"blocks of {self.block} with {self.scale_dtype} scale factors"
+            yield f"tcgen05.mma does not support {scales} for {' and '.join(self.dtypes)}"
+            return
+        if self.rows != SCALED_ROWS:
+            yield f"tcgen05.mma with scale factors needs {SCALED_ROWS} rows, not {self.rows}"
+        if self.cta_group > 1 and (fault := pair_fault(self.rows, self.columns)):
+            yield fault
+        if not COLUMN_STEP <= self.columns <= MAX_COLUMNS or self.columns % COLUMN_STEP:
+            legal = f"{COLUMN_STEP} to {MAX_COLUMNS} columns in steps of {COLUMN_STEP}"
+            yield f"tcgen05.mma with scale factors needs {legal}, not {self.columns}"
+        if not self.k or self.k % kind.word:
+            yield f"k={self.k}: scale factors of {kind.word} elements are packed in a 32-bit group"
+        if not (self.a_k_major and self.b_k_major):
+            yield "operands with scale factors must be K-major"
+        if self.scales == self.sums:
+            yield "scale factors and accumulators must be in different columns"
+
 
 @op_class(SCHEDULED, "one", was="tensor_commit")
 class Tcgen05Commit(Op):
@@ -187,6 +299,15 @@ class Tcgen05Ld(OneResult):
         spans = _by_rank(self.column, self.width, self.apart, self.half)
         yield Access("read", "tmem", self.sums, self.state, spans, True)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        kind = self.result.type
+        if not isinstance(kind, Accumulator) or kind.rows != 64 or kind.columns % 8:
+            yield f"a load needs 64 rows and a multiple of 8 columns, not {kind}"
+            return
+        if kind.dtype.bits != 32:
+            yield f"cells of tensor memory have 32 bits, not {kind.dtype}"
+        yield from _column_faults(self.sums, self.column, kind.columns)
+
 
 @op_class(SCHEDULED, "warpgroup", was="tensor_store", ranges=HALF)
 class Tcgen05St(Op):
@@ -213,6 +334,14 @@ class Tcgen05St(Op):
     def effects(self, made: Makers) -> Effects:
         spans = _by_rank(self.column, self.width, self.apart, self.half)
         yield Access("write", "tmem", self.columns, self.state, spans, True)
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        kind = self.value.as_fragment
+        whole = kind.rows == 64 and kind.lanes == ACCUMULATOR and not kind.columns % 8
+        if not whole or kind.dtype.bits not in STORED_BITS:
+            yield f"a store needs 64 rows, columns in steps of 8, 16 or 32 bits, not {kind}"
+        else:
+            yield from _column_faults(self.columns, self.column, self.width)
 
 
 @op_class(
@@ -254,6 +383,14 @@ class StoreScaleFactors(Op):
         spans = _words(self.column, self.rows, self.words)
         yield Access("write", "tmem", self.scales, self.state, (spans,), True)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        yield from _scale_column_faults(self.scales, self.column, self.rows, self.words)
+        words = f"{self.words} words per row of {self.line} bytes"
+        if self.atoms and self.line != BYTES * self.words:
+            yield f"{words}; an atom has {BYTES * self.words} bytes per row"
+        elif WORD * self.words > self.line:
+            yield words
+
 
 @op_class(SCHEDULED, "one", was="tensor_copy", ranges=dict(rows=between(128, 256, 128)))
 class Tcgen05Cp(Op):
@@ -281,6 +418,13 @@ class Tcgen05Cp(Op):
         target = self.scales, self.state, whole(self.column, scale_columns(self.rows, self.words))
         yield Access("write", "tmem", *target, asynchronous=True, pair=pair)
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        yield from _scale_column_faults(self.scales, self.column, self.rows, self.words)
+        if self.offset % LINE_ALIGN:
+            yield f"atoms of scale factors must start at a multiple of {LINE_ALIGN} bytes"
+        if self.scales.type_as(Columns).num != 1:
+            yield "copied scale factors must have one item"
+
 
 @op_class(SCHEDULED, "warpgroup", ptx="tcgen05.wait::st", was="tensor_store_wait")
 class Tcgen05WaitSt(Op):
@@ -300,6 +444,14 @@ class Tcgen05WaitLd(ManyResults):
 
     def effects(self, made: Makers) -> Effects:
         yield Wait("tcgen05.ld")
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        for load, value in zip(self.loads, self.result, strict=False):
+            kind = load.type_as(Accumulator)
+            if value.type != Fragment(kind.dtype, kind.rows, kind.columns):
+                yield f"tcgen05_wait_ld of {load} cannot give {value.type}"
+        if len(self.loads) != len(self.result):
+            yield f"{len(self.loads)} loads and {len(self.result)} results differ in number"
 
 
 @op_class(SCHEDULED, "any", was="tensor_fence")
@@ -323,3 +475,17 @@ def _words(column: int, rows: int, words: int) -> tuple[Span, ...]:
     """Return the columns of the scale factors of `rows` rows."""
     found = word_columns(rows, words)
     return tuple([Span(column + own.start, len(own)) for own in found])
+
+
+def _column_faults(items: Value, column: int, columns: int) -> Iterator[str]:
+    kind = items.type
+    if not isinstance(kind, Columns):
+        yield f"{items} is not a range of TMEM columns"
+    elif column < 0 or column + columns > kind.columns:
+        yield f"columns {column} to {column + columns} exceed an item of {kind.columns} columns"
+
+
+def _scale_column_faults(scales: Value, column: int, rows: int, words: int) -> Iterator[str]:
+    yield from _column_faults(scales, column, scale_columns(rows, words))
+    if column % TILE_COLUMNS:
+        yield f"column {column} is not a multiple of {TILE_COLUMNS}"

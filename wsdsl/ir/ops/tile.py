@@ -106,7 +106,7 @@ class ForEach(DimLoop):
     body: Region = ()
 
 
-@op_class(TILES, pure=True)
+@op_class(TILES, pure=True, result=Axis)
 class Whole(OneResult):
     """The axis that takes a dimension whole (`:` in an index)."""
 
@@ -278,7 +278,7 @@ class Block(OneResult):
     size: int
 
 
-@op_class(TILES, repeatable=True)
+@op_class(TILES, repeatable=True, any_lanes=True)
 class Lookup(OneResult):
     """`table[i]` for each element of the integer tile `i`; `table` is a 1-D tensor."""
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wsdsl.ir.attribute_checks import ANY_ORDER, BYTES, between
 from wsdsl.ir.effects import Access, Arrive, Effects, Span, Wait, scaled, whole
+from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, start_faults
+from wsdsl.ir.hardware.tma_box import box_fault
 from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
 from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
-from wsdsl.ir.types import WARPS, Shared
+from wsdsl.ir.types import WARPS, DType, Shared, Tensor, TensorMap
 
 
 class WarpBox(NamedTuple):
@@ -29,6 +32,7 @@ class Boxes:
     shared: Value
     row_dim: int
     apart: int
+    accumulate: bool
     lines: int = 0
     line_dim: int = 0
 
@@ -57,8 +61,49 @@ class Boxes:
         own = ([box.bytes for box in boxes if box.warp == warp] for warp in range(WARPS))
         return tuple([tuple([Span(x.start, len(x)) for x in warp]) for warp in own])
 
+    def box_faults(self, box: tuple[int, ...], swizzle: str, tensor: Tensor) -> Iterator[str]:
+        """Yield why the boxes of `tensor` cannot be copied from the parts of an item."""
+        yield from packing_faults(tensor.dtype)
+        if self.accumulate and tensor.dtype.name not in ADDED_ATOMICALLY:
+            yield f"memory cannot add {tensor.dtype} elements"
+        if not 0 <= self.row_dim < len(box):
+            yield f"row_dim={self.row_dim} is not one of {len(box)} dimensions"
+            return
+        whole = 0 <= self.line_dim < len(box) - 1 and box[self.line_dim] == WIDTH_STEP
+        if self.lines and not whole:
+            yield f"a copy by rows needs boxes of {WIDTH_STEP} rows along `line_dim`"
+            return
+        size, item = tensor.dtype.size(math.prod(box)), self.shared.type_as(Shared).bytes
+        boxes, unit = [*self.boxes(size)], 8 * SWIZZLE_SPAN[swizzle]
+        apart, each = self.part_bytes, sum(size for one in boxes if not one.warp)
+        if apart < each or boxes[-1].bytes.stop > item:
+            yield f"4 boxes of {size} bytes, {apart} apart, exceed an item of {item} bytes"
+        if self.apart % unit:
+            yield f"a panel must start at a multiple of {unit} bytes"
 
-@op_class(SCHEDULED, "kernel", ranges=dict(swizzle=ANY_ORDER, narrowed=between(0, 4)))
+    def reach(self, box: Sequence[int], dtype: DType) -> tuple[list[int], int]:
+        """Return the elements that all warps copy along each dimension, and one along `row_dim`."""
+        extents = [size * WARPS if dim == self.row_dim else size for dim, size in enumerate(box)]
+        if not self.lines:
+            return extents, box[self.row_dim]
+        extents[self.line_dim] = self.lines
+        by_line = self.row_dim == self.line_dim
+        each = self.part_bytes // dtype.size(math.prod(box)) if by_line else 1
+        return extents, each * box[self.row_dim]
+
+    def box_start(self, part: WarpBox, box: Sequence[int], at: Sequence[int]) -> tuple[int, ...]:
+        """Return the first coordinates of a box of the op at coordinates `at`."""
+        start, line_dim = list(at), self.line_dim if self.lines else None
+        if self.row_dim != line_dim:
+            start[self.row_dim] += part.warp * box[self.row_dim]
+        if line_dim is not None:
+            start[line_dim] += part.line
+        return tuple(start)
+
+
+@op_class(
+    SCHEDULED, "kernel", ranges=dict(swizzle=ANY_ORDER, narrowed=between(0, 4)), result=TensorMap
+)
 class MakeTensorMap(OneResult):
     """The tensor map with which TMA copies boxes of `tensor`; `box` has its elements by dimensions
     of the tensor. A row of it is one swizzle span; without swizzle, any multiple of 16 bytes. With
@@ -76,9 +121,43 @@ class MakeTensorMap(OneResult):
         """Bytes of the box."""
         return self.tensor.as_tensor.dtype.size(math.prod(self.box))
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        tensor = self.tensor.as_tensor
+        if fault := box_fault(self.box, len(tensor.dims), tensor.dtype, self.swizzle):
+            yield fault
+
+
+def coordinate_faults(coordinates: tuple[Value, ...], tensor: Tensor) -> Iterator[str]:
+    if len(coordinates) != len(tensor.dims):
+        yield f"{len(coordinates)} coordinates for a tensor of {len(tensor.dims)} dimensions"
+
+
+def packing_faults(dtype: DType) -> Iterator[str]:
+    if dtype.bits < 8:
+        yield f"{dtype} has two elements per byte, which only tma_load can copy"
+
+
+@op_class(())
+class _ByTensorMap(Op):
+    """Base of copies by a tensor map."""
+
+    map: Value
+    coordinates: tuple[Value, ...]
+
+    def tensor_map(self, made: Makers) -> MakeTensorMap | None:
+        """Return the op that defines the tensor map."""
+        op = made.get(self.map)
+        return op if isinstance(op, MakeTensorMap) else None
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        if map := self.tensor_map(made):
+            yield from coordinate_faults(self.coordinates, map.tensor.as_tensor)
+        else:
+            yield "no make_tensor_map defines the tensor of this copy"
+
 
 @op_class(SCHEDULED, "one")
-class TmaLoad(Op):
+class TmaLoad(_ByTensorMap):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` (and `shift`, an i32) bytes in; elements outside the tensor are 0. When done,
     the box's bytes, all of them, count on `barriers` at the state's stage. Run by one thread. It
@@ -86,8 +165,6 @@ class TmaLoad(Op):
     each rank in the cluster) it goes to the same place in each of those CTAs, and counts there;
     with `cta` (i32, a rank) it counts on that CTA's barrier, which is of the same pair."""
 
-    map: Value
-    coordinates: tuple[Value, ...]
     shared: Value
     offset: int = 0
     shift: Value | None = None
@@ -97,8 +174,7 @@ class TmaLoad(Op):
     cta: Value | None = None
 
     def effects(self, made: Makers) -> Effects:
-        map = made.get(self.map)
-        if not isinstance(map, MakeTensorMap):
+        if not (map := self.tensor_map(made)):
             return
         yield Access("read", "gmem", map.tensor, asynchronous=True)
         spans = whole(self.offset, map.bytes, *scaled(self.shift, 1))
@@ -115,13 +191,18 @@ class TmaLoad(Op):
             multicast=self.multicast,
         )
 
+    def faults(self, made: Makers) -> Iterator[str]:
+        yield from super().faults(made)
+        if map := self.tensor_map(made):
+            yield from start_faults(self.offset, map.swizzle)
+
 
 @op_class(
     SCHEDULED,
     "warpgroup",
     ranges=dict(apart=BYTES, lines=between(0, 256, 8), line_dim=between(0, 4)),
 )
-class TmaStore(Boxes, Op):
+class TmaStore(Boxes, _ByTensorMap):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins
     `apart` * i bytes in, or with 0 as far as quarters of the item are apart. Elements outside the
@@ -131,8 +212,6 @@ class TmaStore(Boxes, Op):
     dimension `line_dim`, one after another in each warp's part.
     """
 
-    map: Value
-    coordinates: tuple[Value, ...]
     row_dim: int
     shared: Value
     item: Value
@@ -143,12 +222,16 @@ class TmaStore(Boxes, Op):
     narrower: Value | None = None
 
     def effects(self, made: Makers) -> Effects:
-        map = made.get(self.map)
-        if isinstance(map, MakeTensorMap):
+        if map := self.tensor_map(made):
             where = self.shared, self.item, self.spans(map.bytes)
             yield Access("read", "smem", *where, asynchronous=True)
             kind = "add" if self.accumulate else "write"
             yield Access(kind, "gmem", map.tensor, asynchronous=True)
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        yield from super().faults(made)
+        if map := self.tensor_map(made):
+            yield from self.box_faults(map.box, map.swizzle, map.tensor.as_tensor)
 
 
 @op_class(SCHEDULED, "warpgroup")
@@ -180,10 +263,7 @@ class PrefetchTensorMap(Op):
 
 
 @op_class(SCHEDULED, "one")
-class PrefetchBox(Op):
+class PrefetchBox(_ByTensorMap):
     """Prefetch the box that `tma_load` would copy from `coordinates` to L2; run by one thread,
     which does not wait. It is not an access: a later load sees writes to the box in between, since
     all SMs read GMEM through L2. So it may precede `griddep_wait`."""
-
-    map: Value
-    coordinates: tuple[Value, ...]

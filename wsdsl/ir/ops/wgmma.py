@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wsdsl.ir.attribute_checks import MAX_GROUPS, between
 from wsdsl.ir.effects import Access, Arrive, Effects, Fence, Span, Wait, scaled
-from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.hardware.wgmma_shapes import ROWS
+from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, start_faults
+from wsdsl.ir.hardware.wgmma_shapes import ROWS, columns_fault, k_step, may_be_mn_major, sum_of
 from wsdsl.ir.op import (
     SCHEDULED,
     Makers,
@@ -16,10 +18,10 @@ from wsdsl.ir.op import (
     Value,
     op_class,
 )
-from wsdsl.ir.types import DTYPES, Accumulator, DType
+from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, MatrixDescriptor
 
 
-@op_class(SCHEDULED, "any", pure=True, was="matrix_operand")
+@op_class(SCHEDULED, "any", pure=True, was="matrix_operand", result=MatrixDescriptor)
 class SmemDescriptor(OneResult):
     """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
     bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
@@ -52,6 +54,12 @@ class SmemDescriptor(OneResult):
             size, terms = self.first + k, scaled(self.start, self.rows * element.bits // 8)
         size = min(-(-size // 8) * 8, self.rows) * span
         return tuple([Span(self.offset + p * panel, size, terms) for p in range(*ends)])
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        yield from start_faults(self.offset, self.swizzle)
+        line, span = DTYPES[self.dtype].size(self.columns), SWIZZLE_SPAN[self.swizzle]
+        if self.rows % 8 or line % span:
+            yield f"{self.rows} rows of {line} bytes are not multiples of 8 and {span}"
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)
@@ -122,6 +130,57 @@ class WgmmaMmaAsync(OneResult):
                 spans = descriptor.spans(extent, DTYPES[self.dtype], self.k)
                 where = descriptor.shared, descriptor.state, (spans,)
                 yield Access("read", "smem", *where, asynchronous=True)
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        a, b = (DTYPES.get(name) for name in self.dtypes)
+        total = sum_of(a, b) if a and b else None
+        if a is None or total is None:
+            yield f"wgmma cannot multiply {' and '.join(self.dtypes)}"
+            return
+        kind = self.acc.type
+        if not isinstance(kind, Accumulator) or kind.rows != ROWS:
+            yield "wgmma needs 64 rows and a multiple of 8 columns"
+        elif fault := columns_fault(self.num_columns, a):
+            yield fault
+        elif self.columns > kind.columns:
+            yield f"{self.columns} columns exceed an accumulator of {kind.columns} columns"
+        elif kind.dtype != total:
+            yield f"wgmma of {a} accumulates {total}, not {kind.dtype}"
+        step = k_step(a)
+        if self.k < step or self.k % step:
+            yield f"k={self.k}: wgmma of {a} needs a multiple of {step}"
+        if not (self.a_k_major and self.b_k_major) and not may_be_mn_major(a):
+            yield f"an operand of {a} must be K-major"
+        if isinstance(self.a.type, Fragment):
+            yield from self._register_faults(self.a.type, a)
+        majors = self.a_k_major, self.b_k_major
+        for value, k_major, dtype in zip((self.a, self.b), majors, self.dtypes, strict=True):
+            descriptor = made.get(value)
+            if isinstance(descriptor, SmemDescriptor):
+                yield from self._descriptor_faults(descriptor, k_major, dtype)
+
+    def _register_faults(self, left: Fragment, a: DType) -> Iterator[str]:
+        if not self.a_k_major:
+            yield "an operand in registers must be K-major"
+        if a.bits > 16:
+            yield f"an operand in registers must have 16 or 8 bits, not {a}"
+        if left.layout != "operand":
+            yield f"{self.a} is {left}: use `convert_layout` to make it an operand"
+        if (left.rows, left.columns) != (ROWS, self.k):
+            yield f"an operand in registers must be {ROWS} x {self.k}"
+        if left.dtype != a:
+            yield f"an operand is {left.dtype}; the wgmma expects {a}"
+
+    def _descriptor_faults(self, b: SmemDescriptor, k_major: bool, dtype: str) -> Iterator[str]:
+        depth = b.columns if b.k_major else b.rows
+        if b.dtype != dtype:
+            yield f"an operand is {b.dtype}; the wgmma expects {dtype}"
+        if b.k_major != k_major:
+            yield f"{b.result} is {'K' if b.k_major else 'MN'}-major, unlike the MMA"
+        elif b.first % k_step(DTYPES[b.dtype]):
+            yield f"the operand starts at element {b.first} of K, within a K step"
+        elif b.first + self.k > depth:
+            yield f"K {b.first} to {b.first + self.k} exceeds an operand of {depth}"
 
 
 @op_class(SCHEDULED, "warpgroup", ptx="wgmma.commit_group")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Makers, Problem, Region, Value, operands, regions
-from wsdsl.ir.ops import ANSWER_BYTES, Constant, If, Map
+from wsdsl.ir.ops import Constant, If, Map
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import I32, Shared, Tile
 from wsdsl.ir.verify.synchronization import cluster_of
@@ -39,9 +39,6 @@ def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
     claims = kernel.of(ops.ClcTryCancel)
     answers = {op.shared for op in claims}
-    for op in claims:
-        if op.shared.type_as(Shared).bytes != ANSWER_BYTES:
-            yield op, f"a CLC response needs an item of {ANSWER_BYTES} bytes"
     if not kernel.of(ops.ClcTryCancel, ops.ClcQueryCancel) and not any(
         loop.claimed for loop in kernel.of(ops.ForRange)
     ):

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from wsdsl.ir import ops
-from wsdsl.ir.hardware.wgmma_shapes import (
-    K_BYTES,
-    ROWS,
-    columns_fault,
-    k_step,
-    may_be_mn_major,
-    sum_of,
-)
 from wsdsl.ir.op import Kernel, Makers, Op, Problem, Region, bound, operands, regions, results_of
-from wsdsl.ir.ops import ForRange, If, Yield
+from wsdsl.ir.ops import ConvertLayout, ForRange, If, Loop, Yield
 from wsdsl.ir.rewriter import yielded
-from wsdsl.ir.types import DTYPES, Accumulator, Fragment, Value
+from wsdsl.ir.types import Fragment, Value
 
 
 def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
@@ -25,15 +17,7 @@ def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
     if not kernel.of(ops.ConvertLayout) and not any(map(is_operand, kernel.defined)):
         return
     for op in kernel.ops:
-        if isinstance(op, ops.ConvertLayout):
-            kind = op.x.type
-            if not isinstance(kind, Fragment) or op.result.type != kind.as_operand:
-                yield op, f"convert_layout of {kind} cannot give {op.result.type}"
-            elif kind.dtype.bits not in (8, 16) or kind.rows != ROWS:
-                yield op, f"an operand needs {ROWS} rows of 16 or 8 bits, not {kind}"
-            elif kind.columns * kind.dtype.bytes % K_BYTES:
-                yield op, f"an operand needs rows of a multiple of {K_BYTES} bytes, not {kind}"
-        elif not isinstance(op, ForRange):
+        if not isinstance(op, (Loop, ConvertLayout)):
             made = (v for v in (*results_of(op), *bound(op)) if is_operand(v))
             yield from (
                 (op, f"{v} is {v.type}: only `convert_layout` gives an operand") for v in made
@@ -52,46 +36,6 @@ def is_operand(value: Value) -> bool:
 
 def _reads_registers(kernel: Kernel) -> bool:
     return any(isinstance(op.a.type, Fragment) for op in kernel.of(ops.WgmmaMmaAsync))
-
-
-def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
-    made = kernel.definers
-    for op in kernel.of(ops.WgmmaMmaAsync):
-        a, b = (DTYPES.get(name) for name in op.dtypes)
-        total = sum_of(a, b) if a and b else None
-        if a is None or total is None:
-            yield op, f"wgmma cannot multiply {' and '.join(op.dtypes)}"
-            continue
-        kind = op.acc.type
-        if not isinstance(kind, Accumulator) or kind.rows != ROWS:
-            yield op, "wgmma needs 64 rows and a multiple of 8 columns"
-        elif fault := columns_fault(op.num_columns, a):
-            yield op, fault
-        elif op.columns > kind.columns:
-            yield op, f"{op.columns} columns exceed an accumulator of {kind.columns} columns"
-        elif kind.dtype != total:
-            yield op, f"wgmma of {a} accumulates {total}, not {kind.dtype}"
-        step = k_step(a)
-        if op.k < step or op.k % step:
-            yield op, f"k={op.k}: wgmma of {a} needs a multiple of {step}"
-        if not (op.a_k_major and op.b_k_major) and not may_be_mn_major(a):
-            yield op, f"an operand of {a} must be K-major"
-        left = op.a.type
-        if isinstance(left, Fragment):
-            if not op.a_k_major:
-                yield op, "an operand in registers must be K-major"
-            if a.bits > 16:
-                yield op, f"an operand in registers must have 16 or 8 bits, not {a}"
-            if left.layout != "operand":
-                yield op, f"{op.a} is {left}: use `convert_layout` to make it an operand"
-            if (left.rows, left.columns) != (ROWS, op.k):
-                yield op, f"an operand in registers must be {ROWS} x {op.k}"
-            if left.dtype != a:
-                yield op, f"an operand is {left.dtype}; the wgmma expects {a}"
-        for operand, dtype in zip((op.a, op.b), op.dtypes, strict=True):
-            held = getattr(made.get(operand), "dtype", dtype)
-            if held != dtype:
-                yield op, f"an operand is {held}; the wgmma expects {dtype}"
 
 
 def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:

@@ -41,14 +41,6 @@ OPERANDS: dict[str, Kinds] = {
 I32 = t.Tile(t.I32)
 FRAGMENT_BITS = 256 * 32 * t.THREADS
 FLAGS = ("cond", "accumulate", "pred", "started")
-RESULTS: dict[str, type] = {
-    "advance": t.State, "initial_state": t.State, "whole": t.Axis, "allocate_mbarriers": t.Barriers,
-    "tmem_columns": t.Columns, "consumer_wait": t.Slot, "producer_acquire": t.Slot,
-    "smem_descriptor": t.MatrixDescriptor, "allocate_global": t.Tensor,
-    "make_tensor_map": t.TensorMap,
-    "tcgen05_alloc": t.TensorMemory, "slot_tile": t.SharedTile,
-    "pipeline": t.Ring, "allocate_shared": t.Shared,
-}  # fmt: skip
 
 
 def _axes(value: Value) -> set[str]:
@@ -90,8 +82,8 @@ def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
                     if not isinstance(value.type, kinds) if kinds else value.type != t.Tile(scalar):
                         told = " or ".join(one.__name__ for one in kinds) if kinds else str(scalar)
                         yield op, f"{name}: {field}={value} is {value.type}; expected {told}"
-            elif kind == "result" and name in RESULTS and not isinstance(held.type, RESULTS[name]):
-                yield op, f"{name} returns {held.type}; expected {RESULTS[name].__name__}"
+            elif kind == "result" and op.result_type and not isinstance(held.type, op.result_type):
+                yield op, f"{name} returns {held.type}; expected {op.result_type.__name__}"
             elif kind == "bind" and field == "index":
                 axes, numbers = name in ("for_tiles", "for_work"), name != "for_tiles"
                 for value in (held,) if isinstance(held, Value) else held:

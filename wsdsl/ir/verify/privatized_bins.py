@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir.analysis.tensor_accesses import touches
-from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
-from wsdsl.ir.hardware.histogram_layout import counter_bytes
 from wsdsl.ir.op import Kernel, Problem, Value, operands, walk
 from wsdsl.ir.ops import AddBins, ClearBins, Partition, StoreBins
-from wsdsl.ir.types import Shared
 
 COUNTING = (ClearBins, AddBins, StoreBins)
 
@@ -20,14 +17,8 @@ def counters_are_of_one_kind(kernel: Kernel) -> Iterator[Problem]:
         return
     of_item = dict[Value, tuple[object, ...]]()
     for op in ops:
-        kind, held = op.tensor.as_tensor, op.shared.type_as(Shared)
-        told = op.tensor, op.extents, op.copies
-        if kind.dtype.name not in ADDED_ATOMICALLY or len(op.extents) != len(kind.dims):
-            yield op, f"counters of {op.extents} elements do not fit {kind}"
-        size = counter_bytes(op.extents, op.copies)
-        if held.num != 1 or size > held.bytes:
-            yield op, f"counters need {size} bytes of one item; there are {held}"
-        if of_item.setdefault(op.shared, told) != told:
+        layout = op.tensor, op.extents, op.copies
+        if of_item.setdefault(op.shared, layout) != layout:
             yield op, "other ops use these counters with another tensor, extents or copies"
     for op in (op for op in kernel.ops if not isinstance(op, COUNTING)):
         if of_item.keys() & {*operands(op)}:

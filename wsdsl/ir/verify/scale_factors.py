@@ -8,9 +8,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir import ops
 from wsdsl.ir.hardware import block_scale_factors as s
-from wsdsl.ir.hardware.scale_factor_atoms import BYTES, SHAPE, atoms_of
-from wsdsl.ir.hardware.tcgen05_shapes import pair_fault
-from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS
+from wsdsl.ir.hardware.scale_factor_atoms import SHAPE, atoms_of
 from wsdsl.ir.op import Kernel, Problem, Value, walk
 from wsdsl.ir.ops import MakeTensorMap, Partition, TmaLoad
 from wsdsl.ir.types import Columns, Tensor
@@ -24,37 +22,10 @@ def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
     """Every field of their instructions, and where their scales lie."""
     written = {_written(op) for op in _writers(kernel)}
     for op in kernel.of(ops.Tcgen05Mma):
-        named = (op.scales is not None, op.scale_state is not None)
-        named = (*named, bool(op.block), bool(op.scale_dtype))
-        if len({*named}) > 1 or (not named[0] and (op.a_scale or op.b_scale)):
-            yield op, "columns, state, type and block of scale factors must all be given, or none"
-        elif op.scales is not None:
-            kind = s.kind_of(*op.dtypes, op.scale_dtype, op.block)
-            if kind is None:
-                told = f"blocks of {op.block} with {op.scale_dtype} scale factors"
-                yield op, f"tcgen05.mma does not support {told} for {' and '.join(op.dtypes)}"
-                continue
-            yield from _fits(op, kind)
-            for place in _read(op, op.scales, kind):
-                if place not in written:
-                    what = f"{place[2]} rows of {place[3]} words from column {place[1]} on"
-                    yield op, f"no op writes the scale factors of {what}"
-
-
-def _fits(op: ops.Tcgen05Mma, kind: s.Kind) -> Iterator[Problem]:
-    if op.rows != s.ROWS:
-        yield op, f"tcgen05.mma with scale factors needs {s.ROWS} rows, not {op.rows}"
-    if op.cta_group > 1 and (fault := pair_fault(op.rows, op.columns)):
-        yield op, fault
-    if not s.COLUMN_STEP <= op.columns <= MAX_COLUMNS or op.columns % s.COLUMN_STEP:
-        told = f"{s.COLUMN_STEP} to {MAX_COLUMNS} columns in steps of {s.COLUMN_STEP}"
-        yield op, f"tcgen05.mma with scale factors needs {told}, not {op.columns}"
-    if not op.k or op.k % kind.word:
-        yield op, f"k={op.k}: scale factors of {kind.word} elements are packed in a 32-bit group"
-    if not (op.a_k_major and op.b_k_major):
-        yield op, "operands with scale factors must be K-major"
-    if op.scales == op.sums:
-        yield op, "scale factors and accumulators must be in different columns"
+        for place in _places(op):
+            if place not in written:
+                scales = f"{place[2]} rows of {place[3]} words from column {place[1]} on"
+                yield op, f"no op writes the scale factors of {scales}"
 
 
 def _read(op: ops.Tcgen05Mma, scales: Value, kind: s.Kind) -> Iterator[Place]:
@@ -75,12 +46,7 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
     """Those of several operands, and each within its item, from a tile's first column on."""
     taken = dict[tuple[Value, Value | None], set[tuple[int, int]]]()
     for op in _writers(kernel):
-        kind = op.scales.type_as(Columns)
         end = op.column + s.scale_columns(op.rows, op.words)
-        if end > kind.columns:
-            yield op, f"columns {op.column} to {end} exceed an item of {kind.columns} columns"
-        if op.column % s.TILE_COLUMNS:
-            yield op, f"column {op.column} is not a multiple of {s.TILE_COLUMNS}"
         # Slots hold one layout at a time; what is copied has one item.
         state = op.state if isinstance(op, ops.StoreScaleFactors) else None
         own = taken.setdefault((op.scales, state), set())
@@ -103,12 +69,6 @@ def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
             boxes[copy.shared, copy.offset] = made, made.tensor.type
     scales = {p: op for op in kernel.of(ops.Tcgen05Mma) if op.scales for p in _places(op)}
     for op in _writers(kernel):
-        if isinstance(op, ops.StoreScaleFactors):
-            told = f"{op.words} words per row of {op.line} bytes"
-            if op.atoms and op.line != BYTES * op.words:
-                yield op, f"{told}; an atom has {BYTES * op.words} bytes per row"
-            elif s.WORD * op.words > op.line:
-                yield op, told
         found, product = boxes.get((op.shared, op.offset)), scales.get(_written(op))
         if found is None or product is None:
             yield op, "no copy loads these scale factors, or no MMA uses them"
@@ -137,8 +97,6 @@ def who_multiplies_copies_scales(kernel: Kernel) -> Iterator[Problem]:
         if id(op) not in inside:
             yield op, "only the partition of the MMAs can copy scale factors, which orders both"
     for op in kernel.of(ops.Tcgen05Cp):
-        if op.scales.type_as(Columns).num != 1:
-            yield op, "copied scale factors must have one item"
         if any(o.scales == op.scales for o in kernel.of(ops.StoreScaleFactors)):
             yield op, "scale factors cannot be both copied and stored"
 

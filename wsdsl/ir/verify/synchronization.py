@@ -9,23 +9,18 @@ import math
 from collections.abc import Iterator, Sequence
 
 from wsdsl.ir import ops
-from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
-from wsdsl.ir.hardware.tma_box import LINE_ALIGN, TMA_ALIGN
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
+from wsdsl.ir.hardware.tma_box import LINE_ALIGN
 from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, once, operands, regions, results_of
 from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.ops import (
     ANSWER_BYTES,
-    BLOCK_COLUMNS,
-    BLOCK_ROWS,
-    HELD_BYTES,
     Partition,
-    SmemDescriptor,
     Tcgen05Alloc,
-    Tcgen05Cp,
     by_warpgroup,
 )
 from wsdsl.ir.rewriter import walk
-from wsdsl.ir.types import Barriers, Fragment, Shared
+from wsdsl.ir.types import Barriers, Shared
 
 
 def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
@@ -50,10 +45,6 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(ops.NamedBarrierSync, ops.NamedBarrierArrive):
         if op.num_warpgroups > groups:
             yield op, f"{op.num_warpgroups} warpgroups synchronize; the kernel has {groups}"
-        if op.numbers[-1] > 15:
-            yield op, f"barriers {op.barrier} to {op.numbers[-1]} exceed the last barrier, 15"
-        if (op.num > 1) != (op.item is not None):
-            yield op, "several barriers need an `item`, and one barrier has none"
         for barrier in op.numbers:
             if expected.setdefault(barrier, op.num_warpgroups) != op.num_warpgroups:
                 yield op, f"another op has {expected[barrier]} warpgroups at barrier {barrier}"
@@ -70,32 +61,6 @@ def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
             scalar = results_of(op) and not regions(op)
             if not (scalar or isinstance(op, (ops.Elect, ops.Setmaxnreg, ops.GriddepWait))):
                 yield op, "warps of other partitions would wait here: put it in elect()"
-
-
-def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
-    """Each thread sends, and reads, what it holds of a block at once."""
-    for op in kernel.of(ops.SendFragment, ops.ReceiveFragment):
-        match op:
-            case (
-                ops.SendFragment(value=Value(type=kind))
-                | ops.ReceiveFragment(result=Value(type=kind))
-            ):
-                fits = (
-                    isinstance(kind, Fragment) and kind.rows == BLOCK_ROWS and kind.dtype.bits == 32
-                )
-                if not fits or getattr(kind, "columns", 1) % BLOCK_COLUMNS:
-                    block = f"{BLOCK_ROWS} x {BLOCK_COLUMNS}"
-                    yield op, f"CTAs send blocks of {block} elements of 32 bits only"
-                if op.offset % HELD_BYTES:
-                    yield op, f"offset {op.offset} is not a multiple of {HELD_BYTES}"
-            case _:
-                pass
-
-
-def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(ops.SemaphoreArrive, ops.SemaphoreWait):
-        if op.tensor.as_tensor.dtype.name != "i32":
-            yield op, "flags need a tensor of i32"
 
 
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
@@ -177,33 +142,12 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
             taken.append((op.offset, op.offset + size, op))
 
 
-def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
-    """TMA and wgmma exchange bits of addresses, not of offsets: 8 lines of a panel lie together."""
-    made = kernel.definers
+def items_are_aligned(kernel: Kernel) -> Iterator[Problem]:
     units = _alignments(kernel)
-    for op in kernel.having("offset"):
-        if isinstance(op, ops.AllocateShared) and isinstance(op.result.type, Shared):
-            if op.offset >= 0 and op.offset % SMEM_ALIGN:
-                yield op, f"SMEM of tiles must start at a multiple of {SMEM_ALIGN} bytes"
-            unit = units.get(op.result, SMEM_ALIGN)
-            if op.result.type.num > 1 and op.result.type.bytes % unit:
-                yield op, f"an item must be a multiple of {unit} bytes, as the next item follows it"
-        elif isinstance(op, ops.AllocateMbarriers) and op.offset >= 0 and op.offset % 8:
-            yield op, "mbarriers must start at a multiple of 8 bytes"
-        elif isinstance(op, Tcgen05Cp):
-            if op.offset % LINE_ALIGN:
-                yield op, f"atoms of scale factors must start at a multiple of {LINE_ALIGN} bytes"
-        elif isinstance(
-            op, (ops.TmaLoad, ops.LoadPanels, ops.ClearPanels, SmemDescriptor, ops.StoreShared)
-        ):
-            swizzle = getattr(
-                made.get(op.map) if isinstance(op, ops.TmaLoad) else op, "swizzle", "none"
-            )
-            # Threads may begin anywhere in a single line.
-            single = isinstance(op, ops.LoadPanels) and op.start is None
-            unit = TMA_ALIGN if single else 8 * SWIZZLE_SPAN[swizzle]
-            if op.offset % unit:
-                yield op, f"a tile of swizzle {swizzle} must start at a multiple of {unit} bytes"
+    for op in kernel.of(ops.AllocateShared):
+        kind, unit = op.result.type_as(Shared), units.get(op.result, SMEM_ALIGN)
+        if kind.num > 1 and kind.bytes % unit:
+            yield op, f"an item must be a multiple of {unit} bytes, as the next item follows it"
 
 
 def _alignments(kernel: Kernel) -> dict[Value, int]:

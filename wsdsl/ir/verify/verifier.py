@@ -50,7 +50,6 @@ from wsdsl.ir.verify import (
     attribute_agreement,
     attribute_ranges,
     clc_responses,
-    copy_boxes,
     fragment_lanes,
     launch_widths,
     mma_operands,
@@ -227,6 +226,13 @@ def partitions_stand_outside(kernel: Kernel) -> Iterator[Problem]:
             yield op, "a partition must be at the top level of a kernel"
 
 
+def ops_have_no_faults(kernel: Kernel) -> Iterator[Problem]:
+    """Check each op alone (`Op.faults`)."""
+    made = kernel.definers
+    for op in (op for op in kernel.ops if type(op).faults is not Op.faults):
+        yield from ((op, fault) for fault in op.faults(made))
+
+
 COMMON: tuple[Rule, ...] = (
     ops_stand_at_their_level,
     names_are_unique,
@@ -259,11 +265,12 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
         attribute_ranges.nothing_is_left_to_lower,
     ),
     (
+        ops_have_no_faults,
         *rules_of(workspaces),
         overlapping_tiles.overlapping_grids_only_write,
         *rules_of(
             attribute_agreement, fragment_lanes, synchronization, early_start, mma_operands,
-            tmem_accesses, scale_factors, clc_responses, copy_boxes, vector_alignment,
+            tmem_accesses, scale_factors, clc_responses, vector_alignment,
             launch_widths, privatized_bins,
         ),
     ),

@@ -11,15 +11,6 @@ from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Fragment, Tensor
 
 
-def grids_cut_one_contraction(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(LaunchGrid):
-        if cuts_tiles(op):
-            if len(op.contraction) != 1 or op.contraction[0][1] < 1:
-                yield op, f'"{op.scheduler}" splits one dimension: contraction=(("K", 64),)'
-            if op.scheduler == "split_k" and op.splits < 1:
-                yield op, "splits=0: split_k needs the number of splits"
-
-
 def cuts_tiles(op: LaunchGrid) -> bool:
     return tile_scheduler(op.scheduler, op.splits).splits_tiles
 

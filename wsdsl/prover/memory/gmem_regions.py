@@ -14,7 +14,6 @@ from wsdsl.ir.analysis.tensor_accesses import Touch
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Fragment, Tile
-from wsdsl.ir.verify.copy_boxes import reach_of_boxes
 from wsdsl.prover.machine.linear import WARPGROUP, Linear, Sums
 from wsdsl.prover.memory.gmem_accesses import Access, Along, Further, Place, by_warpgroup
 
@@ -97,7 +96,7 @@ class GlobalPlaces:
             case ops.TmaStore() | ops.ThreadStore():
                 named: Any = self.made[op.map] if isinstance(op, ops.TmaStore) else op
                 box: tuple[int, ...] = named.box
-                sides, of_warp = reach_of_boxes(op, box, named.tensor.type.dtype)
+                sides, of_warp = op.reach(box, named.tensor.type.dtype)
                 dims = tuple(
                     Along(self.number(v, tensor), size, "box")
                     for v, size in zip(op.coordinates, sides, strict=True)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.verify.copy_boxes import place_of_box
 from wsdsl.simulator.ops.gmem import access_global, check_repeated
 from wsdsl.simulator.ops.smem import aligned
 from wsdsl.simulator.recorded_effects import Kind
@@ -104,7 +103,7 @@ def boxes_of(
         address = wg.item(op, shared, item, part.bytes.start, held.bytes)
         aligned(wg, op, address, held.swizzle)
         what = f"it reads item {item} of `{shared.label}` (warp {part.warp})"
-        yield part.warp, held.region(address), place_of_box(op, part, held.box, at), what
+        yield part.warp, held.region(address), op.box_start(part, held.box, at), what
 
 
 def tma_store(wg: Warpgroup, op: ops.TmaStore) -> None:
