@@ -1,4 +1,4 @@
-"""What an op is: a frozen dataclass whose fields say, by annotation, what they are.
+"""Ops are frozen dataclasses whose fields say, by annotation, what they are.
 
 `Value` (or None, or a tuple of them) fields are operands, `result` defines values, `binds()` fields
 define the arguments of the op's regions, tuples of ops are regions, and anything else is an
@@ -41,7 +41,7 @@ Threads = Literal["kernel", "one", "any", "warps", "warpgroup", "cta"]
 - "one": a single thread, in an `elect`;
 - "any": each thread for itself, be it one or all;
 - "warps": all threads of a warp, each warp for itself;
-- "warpgroup": all threads of a warpgroup, outside of which it means nothing;
+- "warpgroup": all threads of a warpgroup; it has no meaning elsewhere;
 - "cta": all threads of the CTA, or of the cluster.
 """
 
@@ -111,6 +111,7 @@ def op_class(
     ptx: str = "",
     result: type | None = None,
     any_lanes: bool = False,
+    of_cluster: bool = False,
     was: str = "",
 ) -> Callable[[type[OpT]], type[OpT]]:
     """Define a frozen dataclass of ops that may stand at `levels` and that `threads` run, with the
@@ -123,7 +124,7 @@ def op_class(
         cls.repeatable = cls.pure if repeatable is None else repeatable
         cls.movable = cls.pure or cls.repeatable or movable
         cls.ptx, cls.ranges = ptx, ranges or {}
-        cls.result_type, cls.any_lanes = result, any_lanes
+        cls.result_type, cls.any_lanes, cls.of_cluster = result, any_lanes, of_cluster
         if threads is not None:
             THREADS[cls] = threads
         if levels:
@@ -165,6 +166,8 @@ class Op:
     """The class of the result's type, of an op that has one."""
     any_lanes: ClassVar[bool]
     """Whether fragments may have another register layout than an accumulator's."""
+    of_cluster: ClassVar[bool]
+    """Whether the op needs a cluster."""
     pure: ClassVar[bool]
     elementwise: ClassVar[bool]
     repeatable: ClassVar[bool]
@@ -200,7 +203,7 @@ class Op:
     def __getstate__(self) -> dict[str, Any]:
         return _held(self)
 
-    # Asked for hundreds of times. What an op defines or uses tells it from nearly all others.
+    # Read hundreds of times. An op's results or operands identify it nearly always.
     _hash = _Once(lambda op, _: hash((type(op), op._results or op._operands)), None)
     _operands = _Once(_values, "operand")
     _results = _Once(_values, "result")
@@ -221,6 +224,10 @@ class Op:
         other or the types of operands and results. Other ops are read only through `made`.
         """
         yield from ()
+
+    def at_width(self, columns: int) -> Op:
+        """Return the op of the kernel whose tiles are narrower by `columns`, without `narrower`."""
+        raise AssertionError(self)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in fields_of(type(self)))
@@ -289,7 +296,7 @@ results_of: Callable[[Op], tuple[Value, ...]] = attrgetter("_results")
 bound: Callable[[Op], tuple[Value, ...]] = attrgetter("_bound")
 regions: Callable[[Op], tuple[Region, ...]] = attrgetter("_regions")
 used_inside: Callable[[Op], tuple[Value, ...]] = attrgetter("_used")
-"""What its regions use, defined in them or not."""
+"""Operands in its regions, defined in them or not."""
 within: Callable[[Op], tuple[Value, ...]] = attrgetter("_within")
 """All values that are defined in its regions, but for their arguments."""
 inside: Callable[[Op], tuple[Op, ...]] = attrgetter("_inside")
@@ -340,8 +347,8 @@ class Kernel:
     """A kernel at one level. `params` are tensors and scalars; their order is the call's.
 
     `sizes` fixes dimensions at compile time (those that are taken whole); `unaligned` names tensors
-    whose address or row stride is no multiple of 16 bytes, which TMA cannot take; `padded` those
-    that the runtime copies to longer rows first, which guides a choice and is no part of the text;
+    whose address or row stride is not a multiple of 16 bytes, which TMA cannot take; `padded` those
+    that the runtime copies to longer rows first, which guides a choice and is not printed;
     `schedule` is what the user chose, and the whole choice from `choose_schedule` on; `card` is
     the one that it is chosen for, if that is another than the first of `schedule.arch`; `plan` is
     what follows from the schedule, for passes from `make_plan` on; `positive` names the
@@ -363,7 +370,7 @@ class Kernel:
 
     @property
     def target(self) -> Target:
-        """The card that it is compiled for."""
+        """The GPU that it is compiled for."""
         return self.card or target_of((self.schedule or Schedule).arch)
 
     def with_body(self, body: Region) -> Kernel:

@@ -24,7 +24,7 @@ class SyncCta(Op):
         yield Wait("cta")
 
 
-@op_class(SCHEDULED, "cta")
+@op_class(SCHEDULED, "cta", of_cluster=True)
 class SyncCluster(Op):
     """barrier.cluster: synchronize all threads of the cluster, which see each other's writes;
     with `relaxed` only the barriers that a `fence_mbarrier_init` followed, which costs no fence.

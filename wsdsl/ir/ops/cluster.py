@@ -74,7 +74,7 @@ BLOCK_BYTES = BLOCK_ROWS * BLOCK_COLUMNS * ELEMENT_BYTES
 
 
 def _block_faults(kind: Type, offset: int) -> Iterator[str]:
-    """Yield the faults of a fragment of which each thread sends its elements of a block at once."""
+    """Yield the faults of a fragment that is sent in blocks: a thread's part of each at once."""
     is_block = isinstance(kind, Fragment) and kind.rows == BLOCK_ROWS and kind.dtype.bits == 32
     if not is_block or getattr(kind, "columns", 1) % BLOCK_COLUMNS:
         yield f"CTAs send blocks of {BLOCK_ROWS} x {BLOCK_COLUMNS} elements of 32 bits only"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wsdsl.ir.analysis.tile_widths import narrower_side
 from wsdsl.ir.attribute_checks import between
 from wsdsl.ir.op import (
     SCHEDULED,
@@ -13,6 +14,7 @@ from wsdsl.ir.op import (
     Op,
     Value,
     op_class,
+    with_fields,
 )
 from wsdsl.ir.tile_scheduler import tile_scheduler
 
@@ -53,6 +55,14 @@ class LaunchGrid(Op):
                 yield f'"{self.scheduler}" splits one dimension: contraction=(("K", 64),)'
             if self.scheduler == "split_k" and self.splits < 1:
                 yield "splits=0: split_k needs the number of splits"
+        if self.narrower is None and self.narrowed != 0:
+            yield f"narrowed={self.narrowed!r} needs `narrower`, which is missing"
+        elif self.narrower and self.narrowed >= len(self.tiles):
+            yield f"narrowed={self.narrowed} is not one of {len(self.tiles)} sizes"
+
+    def at_width(self, columns: int) -> Op:
+        tiles = narrower_side(self.tiles, self.narrowed, columns)
+        return with_fields(self, tiles=tiles, narrower=None, narrowed=0)
 
 
 def grid_of(kernel: Kernel) -> LaunchGrid | None:
@@ -79,17 +89,17 @@ class NumCtas(OneResult):
     """The number of CTAs in the grid; i32."""
 
 
-@op_class(SCHEDULED, "any", pure=True)
+@op_class(SCHEDULED, "any", pure=True, of_cluster=True)
 class ClusterIndex(OneResult):
     """The index of this CTA's cluster in the grid: `cta_index` by the cluster's size; i32."""
 
 
-@op_class(SCHEDULED, "any", pure=True)
+@op_class(SCHEDULED, "any", pure=True, of_cluster=True)
 class NumClusters(OneResult):
     """The number of clusters in the grid; i32."""
 
 
-@op_class(SCHEDULED, "any", pure=True)
+@op_class(SCHEDULED, "any", pure=True, of_cluster=True)
 class CtaRank(OneResult):
     """The index of this CTA in its cluster; i32."""
 

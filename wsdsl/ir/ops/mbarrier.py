@@ -13,6 +13,7 @@ from wsdsl.ir.op import (
     Op,
     Value,
     op_class,
+    with_fields,
 )
 from wsdsl.ir.types import Barriers, State
 
@@ -26,6 +27,11 @@ class AllocateMbarriers(OneResult):
     label: str
     arrivals: int
     offset: int = -1
+
+    @property
+    def smem_bytes(self) -> int:
+        """Bytes that the op allocates."""
+        return 8 * self.result.type_as(Barriers).num
 
     def faults(self, made: Makers) -> Iterator[str]:
         if self.offset >= 0 and self.offset % 8:
@@ -126,3 +132,11 @@ class MbarrierArriveExpectTx(Op):
         yield Arrive(
             "mbarrier", self.barriers, self.state, tx=self.tx_bytes, threads="one", cta=self.cta
         )
+
+    def at_width(self, columns: int) -> Op:
+        left = self.tx_bytes - columns * self.line_bytes
+        return with_fields(self, tx_bytes=left, narrower=None, line_bytes=0)
+
+    def faults(self, made: Makers) -> Iterator[str]:
+        if self.narrower is None and self.line_bytes != 0:
+            yield f"line_bytes={self.line_bytes!r} needs `narrower`, which is missing"

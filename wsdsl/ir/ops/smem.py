@@ -33,6 +33,12 @@ class AllocateShared(OneResult):
     label: str
     offset: int = -1
 
+    @property
+    def smem_bytes(self) -> int:
+        """Bytes that the op allocates."""
+        kind = self.result.type_as(Shared)
+        return kind.bytes * kind.num
+
     def faults(self, made: Makers) -> Iterator[str]:
         if self.offset >= 0 and self.offset % SMEM_ALIGN:
             yield f"SMEM of tiles must start at a multiple of {SMEM_ALIGN} bytes"

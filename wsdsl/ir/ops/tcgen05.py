@@ -74,6 +74,11 @@ class Tcgen05Alloc(OneResult):
     offset: int = -1
     cta_group: int = 1
 
+    @property
+    def smem_bytes(self) -> int:
+        """Bytes that the op allocates."""
+        return ADDRESS_BYTES
+
     def faults(self, made: Makers) -> Iterator[str]:
         num = self.result.type_as(TensorMemory).columns
         if not LEAST_ALLOCATED <= num <= COLUMNS or num & (num - 1):

@@ -12,7 +12,7 @@ from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, start_faults
 from wsdsl.ir.hardware.tma_box import box_fault
 from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
-from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
+from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class, with_fields
 from wsdsl.ir.types import WARPS, DType, Shared, Tensor, TensorMap
 
 
@@ -125,6 +125,14 @@ class MakeTensorMap(OneResult):
         tensor = self.tensor.as_tensor
         if fault := box_fault(self.box, len(tensor.dims), tensor.dtype, self.swizzle):
             yield fault
+        if self.narrower is None and self.narrowed != 0:
+            yield f"narrowed={self.narrowed!r} needs `narrower`, which is missing"
+        elif self.narrower and self.narrowed >= len(self.box) - 1:
+            yield f"narrowed={self.narrowed}: the last dimension of a box cannot be narrowed"
+
+    def at_width(self, columns: int) -> Op:
+        box = (n - columns * (dim == self.narrowed) for dim, n in enumerate(self.box))
+        return with_fields(self, box=tuple(box), narrower=None, narrowed=0)
 
 
 def coordinate_faults(coordinates: tuple[Value, ...], tensor: Tensor) -> Iterator[str]:
@@ -232,6 +240,11 @@ class TmaStore(Boxes, _ByTensorMap):
         yield from super().faults(made)
         if map := self.tensor_map(made):
             yield from self.box_faults(map.box, map.swizzle, map.tensor.as_tensor)
+        if not self.lines and (self.narrower or self.line_dim):
+            yield "a narrowed copy needs `lines`"
+
+    def at_width(self, columns: int) -> Op:
+        return with_fields(self, lines=self.lines - columns, narrower=None)
 
 
 @op_class(SCHEDULED, "warpgroup")

@@ -17,6 +17,7 @@ from wsdsl.ir.op import (
     Unary,
     Value,
     op_class,
+    with_fields,
 )
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, MatrixDescriptor
 
@@ -132,6 +133,8 @@ class WgmmaMmaAsync(OneResult):
                 yield Access("read", "smem", *where, asynchronous=True)
 
     def faults(self, made: Makers) -> Iterator[str]:
+        if self.narrower is None and self.widths != 1:
+            yield f"widths={self.widths!r} needs `narrower`, which is missing"
         a, b = (DTYPES.get(name) for name in self.dtypes)
         total = sum_of(a, b) if a and b else None
         if a is None or total is None:
@@ -181,6 +184,10 @@ class WgmmaMmaAsync(OneResult):
             yield f"the operand starts at element {b.first} of K, within a K step"
         elif b.first + self.k > depth:
             yield f"K {b.first} to {b.first + self.k} exceeds an operand of {depth}"
+
+    def at_width(self, columns: int) -> Op:
+        left = self.acc.type_as(Accumulator).columns - columns if columns else 0
+        return with_fields(self, columns=left, narrower=None, widths=1)
 
 
 @op_class(SCHEDULED, "warpgroup", ptx="wgmma.commit_group")

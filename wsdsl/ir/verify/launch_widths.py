@@ -1,5 +1,5 @@
-"""Rules of SCHEDULED kernels whose launches differ in width. What a kernel is at each width is held
-to all other rules (`ir/analysis/launch_narrowing.py`)."""
+"""Rules of SCHEDULED kernels whose launches differ in width. Each width's
+kernel obeys all other rules (`ir/analysis/launch_narrowing.py`)."""
 
 from __future__ import annotations
 
@@ -9,40 +9,15 @@ from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Problem, Region, regions
 from wsdsl.ir.ops import (
     Constant,
-    LaunchGrid,
     LaunchNarrowing,
-    MakeTensorMap,
     Map,
-    MbarrierArriveExpectTx,
     SmemDescriptor,
-    TmaStore,
     WgmmaCommit,
     WgmmaMmaAsync,
 )
 
-OF_NARROWER: dict[type[Op], tuple[tuple[str, object], ...]] = {
-    LaunchGrid: (("narrowed", 0),),
-    MakeTensorMap: (("narrowed", 0),),
-    MbarrierArriveExpectTx: (("line_bytes", 0),),
-    WgmmaMmaAsync: (("widths", 1),),
-}
-"""Attributes that say what is narrower, and what they are where nothing is."""
 BETWEEN = (WgmmaMmaAsync, SmemDescriptor, Constant, Map)
-"""What may stand between the products of a group: nothing that others can notice."""
-
-
-def what_is_narrower_is_told(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.of(*OF_NARROWER, TmaStore):
-        narrower = getattr(op, "narrower", None)
-        for name, nothing in OF_NARROWER.get(type(op), ()):
-            if narrower is None and getattr(op, name) != nothing:
-                yield op, f"{name}={getattr(op, name)!r} needs `narrower`, which is missing"
-        if isinstance(op, LaunchGrid) and narrower and op.narrowed >= len(op.tiles):
-            yield op, f"narrowed={op.narrowed} is not one of {len(op.tiles)} sizes"
-        if isinstance(op, MakeTensorMap) and narrower and op.narrowed >= len(op.box) - 1:
-            yield op, f"narrowed={op.narrowed}: the last dimension of a box cannot be narrowed"
-        if isinstance(op, TmaStore) and not op.lines and (narrower or op.line_dim):
-            yield op, "a narrowed copy needs `lines`"
+"""Ops without effects, which may be between the MMAs of a group."""
 
 
 def launches_have_one_width(kernel: Kernel) -> Iterator[Problem]:

@@ -1,6 +1,6 @@
-"""Rules of SCHEDULED kernels that can be read off the text, before anything is simulated.
+"""Static rules of SCHEDULED kernels about clusters, barriers, SMEM and registers.
 
-They are local: what each op needs beside it. What depends on who runs when is the simulator's.
+The simulator and the prover check the order of execution.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.ops import (
     ANSWER_BYTES,
     Partition,
-    Tcgen05Alloc,
     by_warpgroup,
 )
 from wsdsl.ir.rewriter import walk
@@ -24,16 +23,12 @@ from wsdsl.ir.types import Barriers, Shared
 
 
 def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
-    """Ops that speak of other CTAs need some."""
-    if (ctas := cluster_of(kernel)) > 1:
-        for op in kernel.of(ops.ClcTryCancel, ops.StorePartials):
-            if op.ctas not in (1, ctas):
-                yield op, f"ctas={op.ctas}: the cluster has {ctas} CTAs"
-        return
-    for op in (
-        *kernel.of(ops.ClusterIndex, ops.NumClusters, ops.CtaRank, ops.SyncCluster),
-        *reaching(kernel),
-    ):
+    ctas = cluster_of(kernel)
+    for op in kernel.having("ctas") if ctas > 1 else ():
+        if _signaled(op) not in (1, ctas):
+            yield op, f"ctas={_signaled(op)}: the cluster has {ctas} CTAs"
+    clustered = [op for op in kernel.ops if op.of_cluster] if ctas == 1 else ()
+    for op in (*clustered, *reaching(kernel)) if ctas == 1 else ():
         yield op, "a kernel without launch_grid(cluster=...) has no cluster"
 
 
@@ -64,7 +59,7 @@ def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
 
 
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
-    """Every barrier once, then the fence, then all threads meet, before any partition starts."""
+    """Every barrier once; then the fence and a synchronization, before any partition starts."""
     flat = kernel.ops
     initialised = [op.barriers for op in kernel.of(ops.MbarrierInit)]
     for op in kernel.of(ops.AllocateMbarriers):
@@ -91,9 +86,8 @@ def _uses_barriers(op: Op) -> bool:
 
 
 def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
-    """An mbarrier_arrive_expect_tx announces the bytes of the copies on the same barrier and
-    state, which
-    stand in the same region. What other CTAs copy or send, in their own time, is the prover's.
+    """An mbarrier_arrive_expect_tx announces the bytes of the copies in its region on the same
+    barrier and state. The prover counts the bytes of other CTAs.
     """
     maps = kernel.of(ops.MakeTensorMap)
     boxes = {op.result: op.tensor.as_tensor.dtype.size(math.prod(op.box)) for op in maps}
@@ -122,24 +116,16 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
 
 
 def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
-    taken: list[tuple[int, int, Op]] = []
+    taken: list[tuple[int, int]] = []
     for op in kernel.body:
-        if isinstance(op, ops.AllocateShared):
-            kind = op.result.type_as(Shared)
-            size = kind.bytes * kind.num
-        elif isinstance(op, ops.AllocateMbarriers):
-            size = 8 * op.result.type_as(Barriers).num
-        elif isinstance(op, Tcgen05Alloc):
-            size = 4  # The word that says where its columns begin.
-        else:
-            continue
-        if op.offset >= 0:
-            if op.offset + size > kernel.target.smem_bytes:
-                yield op, f"ends at byte {op.offset + size} of {kernel.target.smem_bytes}"
-            for begin, end, _ in taken:
-                if op.offset < end and begin < op.offset + size:
+        size, offset = getattr(op, "smem_bytes", 0), getattr(op, "offset", -1)
+        if size and offset >= 0:
+            if offset + size > kernel.target.smem_bytes:
+                yield op, f"ends at byte {offset + size} of {kernel.target.smem_bytes}"
+            for begin, end in taken:
+                if offset < end and begin < offset + size:
                     yield op, f"overlaps the allocation at byte {begin}"
-            taken.append((op.offset, op.offset + size, op))
+            taken.append((offset, offset + size))
 
 
 def items_are_aligned(kernel: Kernel) -> Iterator[Problem]:
@@ -151,8 +137,9 @@ def items_are_aligned(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _alignments(kernel: Kernel) -> dict[Value, int]:
-    """What items are aligned to that hold no more than tiles without a swizzle, which TMA brings
-    and threads read; others are to SMEM_ALIGN."""
+    """Return the alignment of items: LINE_ALIGN of tiles without a swizzle, which TMA loads and
+    threads read.
+    """
     made, found = kernel.definers, dict[Value, int]()
     for op in kernel.ops:
         for value in operands(op):
@@ -168,7 +155,7 @@ def _alignments(kernel: Kernel) -> dict[Value, int]:
 
 
 def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
-    """What some warpgroups take, others must have given back; and each partition says so, once."""
+    """Some warpgroups acquire the registers that others release; each partition does so once."""
     partitions = [op for op in kernel.body if isinstance(op, Partition) and op.num_warpgroups]
     groups = sum(p.num_warpgroups for p in partitions)
     sets = [[op for op in walk(p.body) if isinstance(op, ops.Setmaxnreg)] for p in partitions]
@@ -201,19 +188,18 @@ def cluster_of(kernel: Kernel) -> int:
 
 def reaches_others(op: Op) -> bool:
     """Whether it is about SMEM of other CTAs of the cluster."""
-    if isinstance(op, (ops.ClcTryCancel, ops.StorePartials)):
-        return op.ctas > 1
-    if getattr(op, "cta_group", 1) > 1:
+    if getattr(op, "cta_group", 1) > 1 or _signaled(op) > 1:
         return True
     return getattr(op, "cta", None) is not None or getattr(op, "multicast", None) is not None
 
 
+def _signaled(op: Op) -> int:
+    """Return the number of CTAs whose mbarriers an op signals."""
+    return getattr(op, "ctas", 1) if hasattr(op, "barriers") else 1
+
+
 @once
 def reaching(kernel: Kernel) -> Sequence[Op]:
-    """The members of which that holds."""
-    said = [kernel.having(name) for name in ("cta_group", "cta", "multicast")]
-    own = (
-        *kernel.of(ops.ClcTryCancel, ops.StorePartials),
-        *(op for members in said for op in members),
-    )
-    return [op for op in own if reaches_others(op)]
+    """Return the ops that access SMEM of other CTAs of the cluster."""
+    names = "ctas", "cta_group", "cta", "multicast"
+    return [op for name in names for op in kernel.having(name) if reaches_others(op)]
