@@ -32,7 +32,7 @@ Term = tuple["Value | Literal['rank']", int]
 
 @record
 class Span:
-    """`size` bytes of an item of SMEM, or columns of TMEM, from `start` + the sum of each term's
+    """`size` bytes of an item of SMEM, or columns of TMEM, from `start` plus each term's
     value times its coefficient on, a multiple of `align`. `within`: bounds for all values of the
     terms. A span ends at `limit` at the latest. `half` of the lanes of TMEM: 0 or 1; None for all.
     """
@@ -51,7 +51,7 @@ class Access:
     """An access to `of`: an array of items (item `item`: a state, an index, or None for the first),
     or a tensor. `spans`: of each of the four warps, or one tuple for all threads. An `async` access
     is that of the async proxy: it continues after the op. `cta`: a rank in the cluster,
-    `multicast`: a mask of ranks, `ctas`: all of so many, `pair`: both CTAs of a pair; else the
+    `multicast`: a mask of ranks, `ctas`: all of this number, `pair`: both CTAs of a pair; else the
     executing CTA. With `of` None all of TMEM.
     """
 

@@ -106,7 +106,7 @@ class _Reader:
             self.fail(name, f"WS0204 unknown op `{name}`")
         kinds = dict(fields_of(cls))
         held: dict[str, Any] = {}
-        # Uses come before definitions, so that an op can not refer to its own results.
+        # Uses come before definitions, so that an op cannot refer to its own results.
         for field in (c for c in children if isinstance(c, Tree) and c.data == "field"):
             key = field.children[0]
             if kinds.get(str(key)) not in ("operand", "bind", "attribute"):

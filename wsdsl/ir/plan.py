@@ -1,4 +1,4 @@
-"""What is decided of a kernel before it is cut in two: its schedule, and all that follows from it.
+"""Plan of a kernel before it is partitioned: its schedule, and all that follows from it.
 
 The choice makes it once, and lowering reads it. A text of the level TILE needs none, since it has
 the schedule; `partition_loads` writes each decision to the op that it is about (`pipeline`,
@@ -17,17 +17,17 @@ from wsdsl.schedule import Schedule
 
 @record
 class PlannedRing:
-    """A circular buffer, the edges' ring `number`; `holds` says what a slot has. `num_consumers`
-    warpgroups read each slot; `line_bytes` are those of single lines, which lie apart from the
-    slot's panels. With `subtiles` a tile passes through in parts of so many columns. In the `space`
-    "TMEM" a slot has so many `columns` of tensor memory.
+    """A pipeline, the edges' `number`; `holds` says what a stage has. `num_consumers`
+    warpgroups read each stage; `line_bytes` are those of single lines, which lie apart from the
+    stage's panels. With `subtiles` a tile passes through in parts of these columns. In the `space`
+    "TMEM" a stage has `columns` columns of tensor memory.
     """
 
     name: str
     number: int
     holds: tuple[str, ...]
     orders: tuple[tuple[int, ...], ...]
-    """By layout, the fields of a slot as they are copied; `holds` is in that order, too."""
+    """By layout, the fields of a stage as they are copied; `holds` is in that order, too."""
     depth: int
     slot_bytes: int
     producer: str
@@ -40,13 +40,13 @@ class PlannedRing:
 
     @property
     def bytes(self) -> int:
-        """With two mbarriers a slot."""
+        """With two mbarriers per stage."""
         return self.depth * (self.slot_bytes + self.line_bytes + 16)
 
 
 @record
 class PlannedPartition:
-    """`tensors` are those that it copies to slots, `fills_slots` those of products; of one warp, it
+    """`tensors` are those that it copies to stages, `fills_slots` those of MMAs; of one warp, it
     is one thread.
     """
 
@@ -72,8 +72,8 @@ class PlannedCounters:
 
 @record
 class Plan:
-    """`tile` has elements a tile by axis, `rows`, `columns` and `summed` the axes by what they are
-    to the tensor cores; consumers who cooperate each have a part of a tile's `shared` axis.
+    """`tile` has elements per tile by axis, `rows`, `columns` and `summed` the axes by what they
+    are to the tensor cores; consumers who cooperate each have a part of a tile's `shared` axis.
     `staging`: buffers a warpgroup, of `staging_bytes`, for results.
     """
 
@@ -87,11 +87,11 @@ class Plan:
     partitions: tuple[PlannedPartition, ...]
     rings: tuple[PlannedRing, ...]
     edges: tuple[str, ...] = ()
-    """What crosses between partitions, an edge a line."""
+    """Edges between partitions, one per line."""
     exchanged_bytes: int = 0
-    """Of the sums that CTAs of a cluster send each other."""
+    """Of the accumulators sent within a cluster."""
     meetings: tuple[str, ...] = ()
-    """What they send at once of the rows that they reduce together."""
+    """Rows that CTAs reduce together, per transfer."""
     counters: tuple[PlannedCounters, ...] = ()
     staging: int = 0
     staging_bytes: int = 0
@@ -102,15 +102,15 @@ class Plan:
     order_barriers: bool = False
     """Whether consumers who share a tile follow one another in each iteration of a chain."""
     copies_ahead: bool = False
-    """Whether threads that copy operands ask L2 for later ones meanwhile."""
+    """Whether threads that copy operands prefetch later ones to L2."""
     asks_early: tuple[tuple[str, int], ...] = ()
     """Tensors, and the iterations that the load partition prefetches to L2 before it waits."""
     chosen_by: str = ""
-    """What the schedule goes by, where that is not the model."""
+    """The reason of the schedule, where that is not the model."""
 
     @property
     def loads(self) -> Sequence[PlannedPartition]:
-        """The partitions that fill the products' slots."""
+        """The partitions that fill the MMAs' stages."""
         return [p for p in self.partitions if p.fills_slots]
 
     def registers(self, role: str) -> int:

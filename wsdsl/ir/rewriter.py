@@ -59,7 +59,7 @@ def makers(region: Region, values: Iterable[Value]) -> Region:
 
 
 def yielded(region: Region) -> tuple[Value, ...]:
-    """The values that a region hands on; none if it does not end in a yield."""
+    """Return the values that a region yields; none if it does not end in a yield."""
     last = region[-1] if region else None
     return last.values if isinstance(last, Yield) else ()
 

@@ -2,29 +2,29 @@
 
 The work is output tiles, each a sum over `depth` tiles of the contraction. A tile scheduler gives
 every worker a loop, and for each of its iterations a `Piece`: an output tile, and which tiles of
-the contraction to sum. Pieces of a tile that is cut cover its contraction without gaps or overlap,
-and whoever does one but the first needs what the piece in front of it has summed.
+the contraction to sum. The work units of a split tile cover its contraction without gaps or
+overlap, and all but the first need the accumulators of the one before.
 
 - `DataParallel`: whole tiles, worker by worker ("grid", "persistent"). The CTAs of a worker that is
-  a cluster may share the contraction of each tile: each has the same number of steps, the last of
-  which may reach over its end, so that they stay together. "dynamic" is a "grid" of which workers
-  that run take over those that have not started (`ir/ops/clc.py`).
-- `SplitK`: every tile in `splits` equal pieces (fewer where there are fewer workers); a worker does
-  the same piece of one tile after the other. Pieces that run together go through the contraction
+  a cluster may share the contraction of each tile: each has the same number of steps, and the
+  last may exceed its end, so that they stay together. "dynamic" is a "grid" whose running workers
+  take over those that have not started (`ir/ops/clc.py`).
+- `SplitK`: every tile in `splits` equal splits (fewer where there are fewer workers); a worker does
+  one split of each tile, in order. Splits that run together go through the contraction
   together too, each every `splits`-th step, so that what they read of a row at one time lies
   together in memory.
-- `StreamK`: what is left over when all have done the same number of whole tiles is shared out
-  evenly, in consecutive runs of tiles of the contraction; then come whole tiles, whose neighbours
-  run together. If less than half of the workers would be busy with what is left over, a whole tile
-  for each is shared out with it, since a tile of many pieces has to wait for each of them. A run is
+- `StreamK`: the remainder after the same number of whole tiles per worker is divided
+  evenly, in consecutive runs of tiles of the contraction; then come whole tiles; adjacent
+  ones run together. If less than half of the workers would be busy with the remainder, a whole tile
+  for each is divided with it, since a tile of many splits has to wait for each of them. A run is
   walked backwards, so that the beginnings of tiles, for which others wait, come first. A run that
   finishes no tile is a little shorter than others, since somebody waits for all of it.
 
-A piece only ever needs what a worker with a lower number does: in `SplitK` the same iteration of
-the one that has the piece in front, in `StreamK` the first iteration of the worker in front. So no
+A work unit only needs results of a worker with a lower number: in `SplitK` the same iteration of
+the one with the split before, in `StreamK` the first iteration of the worker before. So no
 order can end in a circle of waiting workers. More than that, the workers with the lowest numbers
 get done without any other; hence they may be started in the order of their numbers, as soon as
-there is room for each, and kernels that share the card cannot keep each other waiting for ever.
+there is room for each, and kernels that share the GPU cannot keep each other waiting for ever.
 
 The same formulas make the kernel's scalar code and numbers on the host: they are written for any
 `Arithmetic`.
@@ -87,7 +87,7 @@ class Piece(Generic[T]):
     part: T | None = None
     """Its number among the tile's, where all tiles are cut alike."""
     length: T | None = None
-    """Tiles of the contraction, where all pieces have as many; the last may then reach over it."""
+    """Tiles of the contraction, where all splits have as many; the last may then exceed it."""
     stride: T | None = None
     """None: 1."""
 
@@ -99,7 +99,7 @@ class Walk(ABC, Generic[T]):
     stop: T
     step: T
     splits: T | None = None
-    """Pieces of every tile, where all are cut alike."""
+    """Splits per tile, where all tiles have as many."""
 
     def __init__(self, arithmetic: Arithmetic[T], problem: Problem[T], scheduler: Any) -> None:
         self.arithmetic, self.problem, self.scheduler = arithmetic, problem, scheduler
@@ -113,17 +113,17 @@ class Walk(ABC, Generic[T]):
 
     @abstractmethod
     def prepare(self) -> None:
-        """What does not depend on the iteration."""
+        """Compute values that do not depend on the iteration."""
 
     @abstractmethod
     def piece(self, at: T) -> Piece[T]: ...
 
 
 class TileScheduler(ABC):
-    """What the host and the kernel agree on."""
+    """The interface between the host and the kernel."""
 
     splits_tiles: bool = False
-    """Whether pieces may be less than whole tiles."""
+    """Whether work units may be less than whole tiles."""
 
     walks: type[Walk[Any]]
 
@@ -143,7 +143,7 @@ class TileScheduler(ABC):
         return 1
 
     def fault(self, tiles: int, depth: int, room: int) -> str:
-        """Why this much work can not be done so, or ""."""
+        """Return why this schedule cannot do the work, or ""."""
         pieces = self.num_together(tiles, depth)
         if pieces <= max(1, room):
             return ""
@@ -195,7 +195,7 @@ class SplitKWalk(Walk[T]):
             extra = self.apply("mod", p.depth, splits)
             self.begin = _share(self, part, splits, base, extra)
             self.end = _share(self, self.apply("add", part, one), splits, base, extra)
-        # What the division leaves over has nothing to do.
+        # Workers beyond the division are idle.
         idle = self.apply("le", splits, part)
         first = self.apply("mod", p.worker, abreast)
         self.start = self.apply("where", idle, p.tiles, first)
@@ -207,7 +207,7 @@ class SplitKWalk(Walk[T]):
 
 @dataclass(frozen=True)
 class SplitK(TileScheduler):
-    """`together`: the pieces of a tile wait for each other, so all must run at the same time."""
+    """`together`: the splits of a tile wait for each other, so all must run at the same time."""
 
     splits: int
     together: bool = False
@@ -330,7 +330,7 @@ def num_steps(piece: Piece[int]) -> int:
 def pieces_of(
     scheduler: TileScheduler, tiles: int, depth: int, workers: int
 ) -> list[list[Piece[int]]]:
-    """What every worker does, in its order."""
+    """Return the work units of every worker, in order."""
     made: list[list[Piece[int]]] = []
     for worker in range(workers):
         walk = scheduler.walk(Numbers(), Problem(tiles, depth, worker, workers))
@@ -339,8 +339,8 @@ def pieces_of(
 
 
 def count_work(tiles: Extents, contraction: Extents, size: Callable[[str], int]) -> tuple[int, int]:
-    """Tiles of the output (for clusters), and of the contraction in each; a sum of none is one
-    piece too. `size` gives a dimension's.
+    """Return the tiles of the output (for clusters), and of the contraction in each, at least 1.
+    `size` gives a dimension's.
     """
 
     def count(extents: Extents) -> int:

@@ -19,10 +19,10 @@ THREADS, WARPS = 128, 4
 
 class Lanes(NamedTuple):
     """How the threads of a warpgroup share the rows of a fragment: `across` of them hold one row,
-    each `vector` neighbouring columns, and again as many further on. Of up to 32 they are lanes of
+    each `vector` adjacent columns, and again as many further on. Of up to 32 they are lanes of
     one warp, and each warp has a quarter of the rows; of 64 or 128 they are those of two or four
-    warps, which share columns. If they are `striped`, it is threads that have neighbours, and what
-    a thread has lies `across` columns apart. Of rows a thread has `tall` neighbours each.
+    warps, which share columns. If they are `striped`, adjacent columns are in adjacent threads, and
+    a thread's columns are `across` apart. A thread has `tall` adjacent rows each.
     """
 
     vector: int = 2
@@ -107,7 +107,7 @@ class DType:
         return max(1, self.bits // 8)
 
     def size(self, elements: int) -> int:
-        """Storage bytes of so many elements of a line."""
+        """Return the storage bytes of elements of a line."""
         return -(-elements * self.bits // 8)
 
     def count(self, size: int) -> int:
@@ -208,7 +208,7 @@ class Tensor:
 class Axis:
     """The current tile of dimension `dim` along the axis `name`, or all of it (`whole`).
 
-    `size` (elements a tile; 0 until `assign_tile_sizes`) and `role` (does the axis run along the
+    `size` (elements per tile; 0 until `assign_tile_sizes`) and `role` (does the axis run along the
     rows or the columns of a warpgroup's fragments; "" until `assign_roles`) come in lowering. With
     several `widths` each launch has tiles of `size`, or of 8, 16, ... elements fewer.
     """
@@ -228,17 +228,17 @@ class Axis:
 
 @ir_type("ring")
 class Ring:
-    """A circular buffer (PARTITIONED)."""
+    """A pipeline (PARTITIONED)."""
 
 
 @ir_type("slot")
 class Slot:
-    """One slot of a circular buffer while a partition holds it (PARTITIONED)."""
+    """One pipeline stage while a partition has it (PARTITIONED)."""
 
 
 @record
 class SharedTile:
-    """A tile that lies in a slot (PARTITIONED)."""
+    """A tile in a pipeline stage (PARTITIONED)."""
 
     dtype: DType
     axes: tuple[str, ...]
@@ -249,10 +249,10 @@ class SharedTile:
 
 @record
 class Fragment:
-    """A piece of a tile in the registers of one warpgroup (SCHEDULED).
+    """A part of a tile in the registers of one warpgroup (SCHEDULED).
 
-    rows is 64, or 1 when the value is the same in every row; columns likewise. Warp w holds rows
-    16w to 16w + 15, and its `lanes` share them. By those of a wgmma accumulator lane l holds rows
+    rows is 64, or 1 when the value is the same in every row; so are columns. Warp w has rows
+    16w to 16w + 15, and its `lanes` share them. By those of a wgmma accumulator lane l has rows
     16w + l/4 and 16w + l/4 + 8, of them columns 8j + 2(l%4) and the one after. In the layout of a
     wgmma's left operand, which `convert_layout` makes, it holds as many columns as fill a register:
     of 16 bits the same two, of 8 bits 16j + 4(l%4) and the three after. By other lanes fragments
@@ -313,7 +313,7 @@ class Shared:
 
 @ir_type("tensor_memory<{type.columns}>")
 class TensorMemory:
-    """So many columns of tensor memory, all lanes of them (SCHEDULED)."""
+    """Columns of tensor memory, in all lanes (SCHEDULED)."""
 
     columns: int
 

@@ -17,8 +17,8 @@ MAX_CELLS = 1024
 
 
 class _Part(NamedTuple):
-    """What one store writes: of each dimension the one index, or None for all of it; if none of
-    the dimensions `walked` around it is empty.
+    """The region that one store writes: of each dimension the one index, or None for all of it; if
+    none of the dimensions `walked` around it is empty.
     """
 
     tensor: str
@@ -28,7 +28,7 @@ class _Part(NamedTuple):
 
 def written_whole(kernel: Kernel) -> dict[str, frozenset[str]]:
     """Each tensor that a TILE kernel writes whole, with the dimensions that must not be empty for
-    it. What no text tells (`if`, a scatter, a part of a dimension) counts as not written.
+    it. Unknown writes (`if`, a scatter, a part of a dimension) counts as not written.
     """
     constants = {op.result: op.value for op in kernel.of(Constant) if isinstance(op.value, int)}
     found: defaultdict[str, list[_Part]] = defaultdict(list)
@@ -49,7 +49,7 @@ def _parts(
     for op in region:
         match op:
             case Whole():
-                # It is no loop, and is never around anything.
+                # It is not a loop, and is never around anything.
                 walked[op.result] = ""
             case ForEach():
                 yield from _parts(op.body, {**walked, op.index: op.dim}, constants)

@@ -1,9 +1,9 @@
-"""What a kernel may do while the one in front of it on the stream still runs.
+"""Early start (PDL): accesses before the previous kernel on the stream is complete.
 
 Partitions that access GMEM have waited for it (`griddep_wait`), except those that only read
 tensors of `Schedule.pdl_independent`, which that kernel does not write. The rest of a CTA
-waits, so that no CTA ends before the kernel in front has; and the next kernel is let start no
-sooner, so that no other than the one in front of it still runs beside it.
+waits, so that no CTA ends before the previous kernel has; and the next kernel is let start no
+sooner, so that at most two kernels of a stream run at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def only_reads(region: Region, made: Makers, names: frozenset[str]) -> bool:
 
 
 def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
-    """Where a kernel may start early, threads wait before they look at GMEM: all in front of the
+    """Where a kernel may start early, threads wait before they access GMEM: all before the
     partitions, or those of each partition that does more than read constant tensors.
     """
     waits = kernel.of(GriddepWait)

@@ -14,8 +14,8 @@ from wsdsl.ir.ops import Bitcast, Cast, Constant, Contract, Index, Load, Lookup,
 from wsdsl.ir.types import DTYPES, F32, Axis, DType, Tile
 
 Factored = tuple[Value, list[Value]]
-"""What the tensor cores multiply, and what it is multiplied by: values in which the axis that is
-summed over may occur as `index(k) // c`, if tiles begin at multiples of their size."""
+"""The tensor cores' operand, and its factors: values in which the contraction axis
+may occur as `index(k) // c`, if tiles begin at multiples of their size."""
 SMALL = ("f6e2m3", "f6e3m2", "f4e2m1")
 """Of these every value is one of f8e4m3, and of all wider types."""
 
@@ -72,7 +72,7 @@ def split(value: Value, k: str, made: Makers) -> Factored | None:
 
 
 def taken_as(a: DType, b: DType) -> tuple[DType, DType]:
-    """What two operands are multiplied as: one of `SMALL` as the other one's type, or f8e4m3."""
+    """Return the MMA dtypes of two operands: one of `SMALL` as the other one's type, or f8e4m3."""
 
     def wide(own: DType, other: DType) -> DType:
         if own.name not in SMALL:
@@ -116,7 +116,7 @@ def significant_bits(value: Value, made: Makers) -> int:
 
 
 def unwidened(value: Value, made: Makers) -> Value:
-    """What a value was before it had more bits."""
+    """Return the value before it was widened."""
     op = made.get(value)
     while isinstance(op, Cast) and widens(_dtype(op.x), _dtype(op.result)):
         value = op.x

@@ -1,4 +1,4 @@
-"""What an integer can be, as an interval: of functions, by the intervals of their operands."""
+"""Intervals of integers: those of functions follow from the intervals of their operands."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Interval(NamedTuple):
 
 
 def image(fn: str, a: Interval, b: Interval) -> Interval | None:
-    """What a binary function of the IR can give, or "where" of its two values; None if that is not
-    known. Nothing wraps: who asks sees whether the result fits its type.
+    """Return the interval of a binary function of the IR, or "where" of its two values; None if
+    that is not known. Nothing wraps: callers compare it with the range of the type.
     """
     match fn:
         case "add":
@@ -49,7 +49,7 @@ def walks_a_part(loop: Op | None) -> bool:
 
 
 def may_begin_anywhere(loop: Op | None, made: Makers) -> bool:
-    """Whether tiles of a loop may begin elsewhere than at multiples of their size, whatever that
+    """Whether tiles of a loop may begin elsewhere than at multiples of any size that
     is."""
     if not isinstance(loop, ForTiles) or loop.start is None:
         return False

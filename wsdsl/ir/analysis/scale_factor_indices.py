@@ -13,11 +13,11 @@ from wsdsl.ir.ops import Constant, Index, Load, Map
 from wsdsl.ir.types import Tensor
 
 MOST = 4096
-"""Rows, or elements that are summed over, at which it is looked what an index says."""
+"""Rows, or elements along the contraction axis, at which an index is evaluated."""
 
 
 def in_atoms(load: Load) -> bool:
-    """Whether a load of scales is of a tensor of atoms, indexed by rows and what is summed over."""
+    """Return whether a load is of a tensor of atoms, indexed by rows and the contraction axis."""
     return load.block > 1 and len(load.tensor.as_tensor.dims) == len(load.index) + 2
 
 
@@ -69,7 +69,7 @@ def block_in_atoms(load: Load, rows: str, summed: str, made: Makers, blocks: Seq
 
 
 def _terms(value: Value, made: Makers) -> list[Term] | None:
-    """What an index is the sum of; None if that can not be told."""
+    """Return the terms of an index; None if they are not known."""
     match made.get(value):
         case Index(axis=axis):
             return [Term(axis.as_axis.name, lambda at: at, 1, 1)]

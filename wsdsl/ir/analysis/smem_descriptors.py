@@ -11,7 +11,7 @@ from wsdsl.ir.types import DTYPES
 
 MODE_BITS = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
 VERSION = 1 << 14
-"""A bit of the high half of descriptors for tcgen05, beside wgmma's fields."""
+"""A bit of the high half of descriptors for tcgen05, in addition to wgmma's fields."""
 ATOM = 128 >> 4
 """The high half of a descriptor of atoms: from eight rows to the next eight, in units of 16
 bytes, and no swizzle."""
@@ -23,7 +23,7 @@ START_MASK = 0x3FFF
 class OperandLayout:
     """`leading` and `stride` offsets in bytes; `steps[i]`: bytes from the start to step i of K;
     `per_start`: bytes by which one element along M or N moves the start; `start_unit`: the start
-    must be a multiple of so many elements.
+    must be a multiple of this number of elements.
     """
 
     leading: int

@@ -15,7 +15,7 @@ from wsdsl.ir.types import DTYPES
 
 
 class Instruction(NamedTuple):
-    """`.kind` and what follows it, the instruction descriptor, and the columns of a slot of scales
+    """`.kind` and what follows it, the instruction descriptor, and the columns of a stage of scales
     from which on the scales of both operands lie, if they have any.
     """
 
@@ -27,7 +27,7 @@ class Instruction(NamedTuple):
 
 
 STORED = {"16x256b": 8, "16x128b": 4}
-"""Columns of an `.x1`, by the shape of a store: lanes have of so many columns what they have of 8
+"""Columns of an `.x1`, by the shape of a store: lanes have of these columns what they have of 8
 elements of an accumulator, of 32 bits or of 16.
 """
 WIDEST = 128
@@ -39,8 +39,8 @@ def stored_shape(op: Tcgen05St) -> str:
 
 
 def at_once(columns: int) -> Iterator[tuple[int, int]]:
-    """Where each instruction begins that loads or stores so many, and how many it takes: a power of
-    two.
+    """Where each instruction begins that loads or stores `columns`, and how many it takes: a power
+    of two.
     """
     first = 0
     while first < columns:

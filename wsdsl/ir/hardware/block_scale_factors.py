@@ -1,4 +1,4 @@
-"""Scales of blocks as tcgen05.mma takes them, and how they lie in tensor memory.
+"""Block scale factors of tcgen05.mma, and their layout in tensor memory.
 
 A word has the scales of four blocks of a row, the first one lowest. Row i has its words in lane
 i % 32 of each quarter of the lanes, in columns i / 32 on; from one word of a row to its next one
@@ -11,12 +11,12 @@ from wsdsl.ir.types import F32, DType
 from wsdsl.record import record
 
 ROWS = 128
-"""Of the left operand: no product with scales has others, in one CTA."""
+"""Of the left operand of each MMA with scale factors, in one CTA."""
 COLUMN_STEP = 8
 WORD = 4
 """Scales in a cell."""
 TILE_ROWS, TILE_COLUMNS = 128, 4
-"""Columns of the words of so many rows."""
+"""Rows of a tile, and columns of their words."""
 WARP_ROWS = 32
 
 
@@ -61,7 +61,7 @@ KINDS = (
 
 
 def kind_of(a: str, b: str, scale: str, block: int) -> Kind | None:
-    """What multiplies operands of two types with such scales of blocks."""
+    """Return the instruction for operands of two types with such block scale factors."""
     for kind in KINDS:
         if (kind.scale, kind.block) == (scale, block) and None not in (kind.code(a), kind.code(b)):
             return kind
@@ -69,17 +69,17 @@ def kind_of(a: str, b: str, scale: str, block: int) -> Kind | None:
 
 
 def are_scaled(a: DType, b: DType) -> DType | None:
-    """What operands with scales are summed in; None where no instruction takes them."""
+    """Return the accumulator's dtype of scaled operands; None without an instruction for them."""
     return F32 if any(kind_of(a.name, b.name, k.scale, k.block) for k in KINDS) else None
 
 
 def scale_columns(rows: int, words: int) -> int:
-    """Of tensor memory, of an operand with so many rows."""
+    """Return the columns of tensor memory of an operand's scale factors."""
     return words * TILE_COLUMNS * -(-rows // TILE_ROWS)
 
 
 def word_columns(rows: int, words: int) -> list[range]:
-    """Those that have the words of an operand, one behind the other."""
+    """Return the columns of an operand's words, in order."""
     firsts = (scale_columns(rows, word) for word in range(words))
     return [range(first, first + -(-rows // WARP_ROWS)) for first in firsts]
 
@@ -87,7 +87,7 @@ def word_columns(rows: int, words: int) -> list[range]:
 def scaled_descriptor(
     kind: Kind, a: DType, b: DType, columns: int, byte: int, rows: int = ROWS
 ) -> int:
-    """Of a product with K-major operands, of so many rows of all CTAs; both scales begin at the
+    """Of an MMA with K-major operands and `rows` rows of all CTAs; both scales begin at the
     same `byte` of their words."""
     first, second = kind.code(a.name), kind.code(b.name)
     assert first is not None and second is not None
@@ -104,5 +104,5 @@ def scaled_descriptor(
 
 
 def stored_at_once(columns: int) -> list[int]:
-    """Columns of each instruction that writes so many: powers of two."""
+    """Return the columns of each instruction that writes them: powers of two."""
     return [1 << bit for bit in reversed(range(8)) if columns >> bit & 1]

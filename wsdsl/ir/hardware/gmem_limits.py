@@ -1,4 +1,4 @@
-"""Global memory as every card has it: sizes of tensors, lines of L2, what is added atomically."""
+"""Global memory of every GPU: sizes of tensors, lines of L2, what is added atomically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ L2_LINE = 128
 """Bytes of a line of L2."""
 
 COPY_WORD = 4
-"""Bytes: where rows begin at multiples, threads copy what TMA can not take by words, else by
+"""Bytes: where rows begin at multiples, threads copy what TMA cannot take by words, else by
 elements."""
 
 ADDED_ATOMICALLY = ("f32", "f16", "bf16", "i32", "u32")

@@ -16,7 +16,7 @@ def counter_bytes(extents: tuple[int, ...], copies: int) -> int:
 
 
 def share_of(count: int, by: int, unit: int) -> int:
-    """Of so many, those of each of `by` warpgroups, of which the last ones may have fewer."""
+    """Return the share of each of `by` warpgroups; the last ones may have fewer."""
     return -(-count // (by * unit)) * unit
 
 

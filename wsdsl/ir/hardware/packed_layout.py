@@ -1,6 +1,6 @@
 """Packed tensors: in the order in which threads hold what they compute an operand of wgmma from.
 
-The last two dimensions are cut into blocks of 64 x 64 elements, which lie one behind the other,
+The last two dimensions are cut into blocks of 64 x 64 elements, which follow each other,
 along the last dimension first; a block that reaches over an end is whole, and zeros fill it. Within
 a block `packed_address` says where an element lies: a warpgroup reads it by vectors of 16 bytes,
 each thread what it holds of a fragment.
@@ -14,7 +14,7 @@ from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN
 from wsdsl.ir.types import DType
 
 MAX_PACKED_RANK = 3
-"""A tensor map has five dimensions, of which a packed tensor takes four for its last two."""
+"""A tensor map has five dimensions; the last two of a packed tensor take four of them."""
 UNIT = 256
 """Bytes of the innermost dimension of its tensor map: as many as a box may have."""
 

@@ -2,12 +2,12 @@
 
 A tensor of them is [row atoms, block atoms, 2, 256], of 512 bytes an atom, and the scale of row i
 and block j lies in atom (i / 128, j / 4) in byte 16 (i % 32) + 4 (i % 128 / 32) + j % 4. A text
-says so by its indices, in whatever way they are written:
+says so by its indices, in any form:
 
     S[index(m) // 128, index(k) // 128, index(m) % 32 // 16,
       index(m) % 16 * 16 + index(m) % 128 // 32 * 4 + index(k) // 32 % 4]
 
-What fills atoms up behind the last block must be finite: it is multiplied by zeros.
+Padding after the last block must be finite: it is multiplied by zeros.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ def place_of(row: Any, block: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def atoms_of(rows: int) -> int:
-    """Atoms that a tile of so many rows reaches, which begins at a multiple of them."""
+    """Return the atoms that a tile of `rows` rows reaches, which begins at a multiple of them."""
     return (ROWS - math.gcd(rows, ROWS) + rows - 1) // ROWS + 1

@@ -13,10 +13,10 @@ PACKED_SPAN = {OF_NIBBLES: 32, "packed64": 64, "packed128": 128}
 SWIZZLE_SPAN = TMA_SPAN | PACKED_SPAN
 
 SMEM_ALIGN = 1024
-"""What a 128B-swizzled tile must be aligned to."""
+"""Alignment of a 128B-swizzled tile."""
 
 PACKED_LINES = 64
-"""A panel of a packed tensor is blocks of so many lines, one behind the other."""
+"""A panel of a packed tensor is blocks of this number of lines, one after the other."""
 
 
 def swizzle_address(address: int, swizzle: str) -> int:
@@ -38,7 +38,7 @@ def packed_address(row: int, byte: int, span: int) -> int:
     """Where a byte of line `row` lies in a packed block of 64 lines of `span` bytes.
 
     The block is vectors of 16 bytes, one a thread of a warpgroup, and as many for each thread as it
-    takes: what it holds of a fragment (64 x 64). Of 8 columns a thread has two neighbouring ones of
+    takes: its elements of a fragment (64 x 64). Of 8 columns a thread has two adjacent ones of
     two lines, 8 apart: two words of 16-bit elements; of 8-bit elements one word, in which the bytes
     of the first line are the lower halves of its 16-bit halves, so that masks part the lines.
     """
@@ -55,8 +55,8 @@ def nibble_address(row: int, column: int, rows: int) -> int:
     """The same of elements of 4 bits, which do not stay in their byte: counted in nibbles, low ones
     first, within a tile of `rows` lines.
 
-    A thread has one vector. The two neighbours that it holds of a line are four nibbles apart in a
-    word, so that four shifts bring each pair of a word to the lowest bits of 16-bit halves.
+    A thread has one vector. The two adjacent elements that it has of a line are four nibbles apart
+    in a word, so that four shifts bring each pair of a word to the lowest bits of 16-bit halves.
     """
     panel, column = column // PACKED_LINES, column % PACKED_LINES
     block, row = row // PACKED_LINES, row % PACKED_LINES
@@ -67,7 +67,7 @@ def nibble_address(row: int, column: int, rows: int) -> int:
 
 
 def line_swizzle(row_bytes: int) -> str:
-    """The swizzle mode whose span is a line; "none" if there is none."""
+    """Return the swizzle mode whose span is a line, or "none"."""
     return next((mode for mode, span in TMA_SPAN.items() if span == row_bytes), "none")
 
 
@@ -89,7 +89,7 @@ def lines_reached(apart: int) -> int:
 WORD, BANKS = 4, 32
 VECTOR = 16
 GROUPS = BANKS * WORD // VECTOR
-"""Of banks: as many vectors as one turn takes."""
+"""Of banks: the vectors of one transaction."""
 
 
 def unit_of(step: int) -> int:

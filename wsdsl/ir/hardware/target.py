@@ -1,7 +1,7 @@
-"""The cards that kernels are compiled for: what differs between generations, and between the cards
+"""GPUs that kernels are compiled for: differences between generations, and between the GPUs
 of one.
 
-A kernel's is `Kernel.target`. How quick they are stands in `wsdsl/rates`.
+A kernel's is `Kernel.target`. Their speeds are in `wsdsl/rates`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Target:
     capability: tuple[int, int]
     num_sms: int
     memory_bytes: float
-    """Bytes a cycle that the card's memory reads or writes."""
+    """Bytes per cycle that the GPU's memory reads or writes."""
     clusters: tuple[tuple[int, int], ...] = ()
     l2_bytes: float = 50e6
     smem_bytes: int = 232448
@@ -39,7 +39,7 @@ class Target:
     """The version of PTX that is emitted: drivers from CUDA 12.3 on take 8.3. Where LLVM does not
     know it of `arch`, it aborts, and ends the process."""
     llvm_arch: str = ""
-    """What LLVM is told, if older LLVMs do not know the architecture, or not all of its
+    """LLVM's target, if older LLVMs do not know the architecture, or not all of its
     instructions, and the version of PTX that is then written."""
     ptx_header: int = 0
     has_tensor_memory: bool = False
@@ -49,15 +49,15 @@ class Target:
     multiplies_integers: bool = True
     """Whether the tensor cores take i8 and u8."""
     is_run: bool = True
-    """Whether kernels are run on it where nobody names one; others are only compiled for."""
+    """Whether kernels run on it by default; others are only compiled for."""
     device: str = r"(?!)"
-    """A pattern of the names that drivers give such cards."""
+    """A pattern of the names that drivers give such GPUs."""
 
     def __str__(self) -> str:
         return f"{self.arch} ({self.name})"
 
     def entry_registers(self, warpgroups: int) -> int:
-        """Registers a thread with which a kernel of so many starts."""
+        """Return the registers per thread at the entry of a kernel of `warpgroups` warpgroups."""
         return self.register_file // (128 * warpgroups) // 8 * 8
 
     def cluster_room(self, size: int) -> int:
@@ -69,7 +69,7 @@ class Target:
         return self.num_sms // size
 
     def run_at_once(self, tiles: int, size: int) -> bool:
-        """Whether so many tiles, one a CTA, all run at the same time in clusters of the size."""
+        """Return whether all tiles, one per CTA, run at the same time in clusters of the size."""
         return tiles <= size * self.cluster_room(size)
 
 
@@ -83,7 +83,7 @@ H200 = Target(
     device=r"\bH200\b(?!.*MIG)",
 )
 TB_PER_S = H200.memory_bytes / 4.8
-"""What is measured on an H200, by the bandwidth in its data sheet: others have theirs alone."""
+"""Measured bandwidth of an H200 versus its data sheet; other GPUs have the data sheet alone."""
 H100_SXM = replace(
     H200, name="H100 SXM", memory_bytes=3.35 * TB_PER_S, device=r"\bH100\b(?!.*(PCIe|NVL|MIG))"
 )
@@ -124,7 +124,7 @@ TARGETS = (H200, H100_SXM, GH200, H100_PCIE, B200, B300)
 
 @cache
 def target_of(arch: str, num_sms: int | None = None) -> Target:
-    """What kernels of an architecture are chosen for: its first card; or one that has `num_sms`, or
+    """Return the target of an architecture: its first GPU; or one that has `num_sms`, or
     as large a part of the first.
     """
     cards = [card for card in TARGETS if card.arch == arch]
@@ -135,8 +135,8 @@ def target_of(arch: str, num_sms: int | None = None) -> Target:
 
 
 def target_of_device(device: str, arch: str, num_sms: int) -> Target:
-    """The card of which a driver gives this name; one that is not known is taken for another of the
-    architecture, with a name of its own.
+    """Return the GPU whose driver gives this name; one that is not known is taken for another of
+    the architecture, with a name of its own.
     """
     for card in TARGETS:
         if card.arch == arch and card.num_sms == num_sms and re.search(card.device, device):

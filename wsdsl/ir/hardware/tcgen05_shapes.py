@@ -1,4 +1,4 @@
-"""What tcgen05.mma multiplies, how large tensor memory is, and the fields of its instruction
+"""Shapes of tcgen05.mma, the size of tensor memory, and the fields of its instruction
 descriptor. Types of operands and the depth of an instruction are those of wgmma.
 """
 
@@ -23,7 +23,7 @@ ROWS = (64, 128)
 COLUMN_STEP = {64: 8, 128: 16}
 """Columns of a product, by its rows. (PTX allows 8 for 128 rows; not all libraries do.)"""
 PAIR_ROWS, PAIR_STEP = 128, 32
-"""Of a product of two CTAs (cta_group::2), in each of them; and its columns. (PTX also has 64 rows,
+"""Of an MMA of two CTAs (cta_group::2), in each of them; and its columns. (PTX also has 64 rows,
 in another layout, and for most types steps of 16 columns; by 32, each CTA's half of the operand is
 a multiple of 16 rows, and all types and layouts are taken.)"""
 KINDS = {
@@ -41,7 +41,7 @@ SUM_CODES = {"f32": 1, "i32": 2}
 
 
 def shape_fault(rows: int, columns: int, dtype: DType, cta_group: int = 1) -> str:
-    """Why there is no product of so many rows (of each CTA) and columns of `dtype`; empty if there
+    """Return the fault of an MMA of `rows` (of each CTA) x `columns` of `dtype`; empty if there
     is one."""
     if cta_group > 1:
         return pair_fault(rows, columns)
@@ -85,10 +85,10 @@ def instruction_descriptor(
 
 
 def cell_columns(dtype: DType, elements: int) -> int:
-    """Columns that so many elements of a row take: of 32 bits a cell each, two of 16 to a cell."""
+    """Return the columns of elements of a row: one per cell of 32 bits, or two of 16 bits."""
     return -(-elements * dtype.bits // CELL_BITS)
 
 
 def allocated(columns: int) -> int:
-    """The least that can be allocated to have so many columns."""
+    """Return the smallest allocation that has these columns."""
     return max(LEAST_ALLOCATED, 1 << (columns - 1).bit_length())

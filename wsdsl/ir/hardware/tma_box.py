@@ -1,4 +1,4 @@
-"""What TMA takes, of whatever card."""
+"""Limits of TMA boxes, on every GPU."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ MAX_RANK = 5
 """Dimensions of a tensor."""
 
 TMA_ALIGN = 16
-"""Bytes of which TMA takes multiples: addresses and strides, along the contiguous dimension where a
+"""TMA takes multiples of these bytes: addresses and strides, along the contiguous dimension where a
 box begins, and what is copied."""
 
 LINE_ALIGN = 128
-"""What a tile without a swizzle must be aligned to."""
+"""Alignment of a tile without a swizzle."""
 
 
 MAX_BOX = 256
 
 
 def box_fault(box: tuple[int, ...], rank: int, dtype: DType, swizzle: str) -> str:
-    """What is wrong with a box of a tensor; "" if nothing."""
+    """Return the fault of a box of a tensor; "" without one."""
     if len(box) != rank or not 1 <= rank <= 5:
         return (
             f"a box of {len(box)} extents for a tensor of {rank} dimensions (1 to 5 are supported)"
@@ -28,7 +28,7 @@ def box_fault(box: tuple[int, ...], rank: int, dtype: DType, swizzle: str) -> st
     if any(not 1 <= extent <= MAX_BOX for extent in box):
         return f"box={box}: a box has 1 to {MAX_BOX} elements per dimension"
     line, span = dtype.size(box[-1]), SWIZZLE_SPAN[swizzle]
-    # TMA takes shorter lines too. Who counts or places a box's bytes takes its lines to be whole.
+    # TMA takes shorter lines too. Byte counts and offsets of boxes assume whole lines.
     if line % span or (swizzle != "none" and line != span):
         return f"a row of {line} bytes does not fit swizzle {swizzle}, whose rows have {span} bytes"
     return ""

@@ -1,4 +1,4 @@
-"""What wgmma multiplies: which types of operands, how deep at a time, over how many columns."""
+"""Shapes of wgmma: types of operands, elements of K per instruction, and columns."""
 
 from __future__ import annotations
 

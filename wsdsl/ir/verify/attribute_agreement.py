@@ -15,7 +15,7 @@ from wsdsl.ir.types import DTYPES, Shared, Tensor
 
 
 def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
-    """A loop's step is known to be positive: also that of a loop that synchronises nothing."""
+    """A loop's step is known to be positive: also that of a loop without synchronization."""
     for op in kernel.of(ops.ForRange):
         if (_at_least(op.step, kernel.definers) or 0) < 1:
             supported = "constants, CTA counts, and their sums and products"

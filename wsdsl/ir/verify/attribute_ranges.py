@@ -1,7 +1,7 @@
-"""What values the attributes of SCHEDULED ops may have: of which type, and in which range.
+"""Types and ranges of the attributes of SCHEDULED ops.
 
 A value outside would be cut off by the instruction's field, or taken by each reader of the op to
-mean something else. Every attribute has a range but flags, of which both values mean something.
+mean something else. Every attribute but flags has a range.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def typed_attributes(cls: type[Op]) -> tuple[tuple[str, Any, Check | None], ...]
 
 
 def fits(held: Any, hint: Any) -> bool:
-    """Is the value of the type? A bool is no int."""
+    """Return whether a value has the type. A bool is not an int."""
     if type(held) is hint:
         return True
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -66,7 +66,7 @@ def results_have_buffers(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
 
 
 def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
-    """What a partition tells lowering means nothing behind it."""
+    """Check that no attribute for lowering is left."""
     for op in kernel.of(Partition):
         for name in ("in_order", "late_loads", "copies_ahead", "order_barriers", "asks_early"):
             if held := getattr(op, name):

@@ -21,7 +21,7 @@ DYNAMIC = "dynamic"
 
 
 def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
-    """Who claims clusters has a grid of as many as there are items, on a card that can."""
+    """Claims need a dynamic grid, on a GPU with cluster launch control."""
     grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
     claims = kernel.of(ops.ClcTryCancel)
     loops = [op for op in kernel.of(ops.ForRange) if op.claimed]

@@ -1,4 +1,4 @@
-"""Rules of SCHEDULED kernels about wgmma: what it multiplies, and operands in registers."""
+"""Rules of SCHEDULED kernels about operands of wgmma in registers."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def _reads_registers(kernel: Kernel) -> bool:
 
 
 def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
-    """Registers that were written after the last fence are read by no product. What a loop or a
-    branch hands on may be moved to others there.
+    """No MMA reads registers that were written after the last fence. Values that a loop or a branch
+    yields may be moved to other registers there.
     """
     if not _reads_registers(kernel):
         return
@@ -72,7 +72,7 @@ def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
 
 def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
     """A fragment is always the same registers. So the products that read it must be over before it
-    is made again: a wait that keeps it stands in the same iteration, and covers their group. The
+    is made again: a wait that keeps it is in the same iteration, and covers their group. The
     prover, to which it is a name, objects where no wait has the name, not where a later one has.
     """
     if not _reads_registers(kernel):
@@ -100,8 +100,8 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
 
 
 def carried_operands(kernel: Kernel) -> dict[Value, Value]:
-    """Operands in registers that loops carry, each with the one that stands for all of its names:
-    what a loop begins with, has in an iteration, hands on and leaves are the same registers.
+    """Operands in registers that loops carry, each with one of its names: the values that
+    a loop begins with, has in an iteration, yields and returns are the same registers.
     """
     found: dict[Value, Value] = {}
     for loop in kernel.of(ForRange):
@@ -116,7 +116,7 @@ def carried_operands(kernel: Kernel) -> dict[Value, Value]:
 
 def _kept(value: Value, path: tuple[tuple[Region, int], ...], own: int, made: Makers) -> bool:
     """From the product at the end of `path` on, out to region `own` of it, in which its operand is
-    made; if a loop carries that, also in the next iteration and behind the loop.
+    made; if a loop carries that, also in the next iteration and after the loop.
     """
     commits = 0
     for level in range(len(path) - 1, -1, -1):

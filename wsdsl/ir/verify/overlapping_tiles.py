@@ -1,7 +1,7 @@
-"""Where tiles of a dimension may overlap: who computes an element twice must get the same bits.
+"""Where tiles of a dimension may overlap: both results of an element must have the same bits.
 
-Both tiles then store the element, in any order, and nobody can tell. That holds if it is the same
-sum of the same products in each, whatever its place in the tile; and if nothing reads what is
+Both tiles then store the element, in any order, without a visible difference. That holds if both
+add the same terms in the same order, anywhere in the tile; and if nothing reads what is
 stored.
 """
 

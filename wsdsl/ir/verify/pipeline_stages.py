@@ -1,4 +1,4 @@
-"""Rules of the level PARTITIONED about slots of circular buffers."""
+"""Rules of the level PARTITIONED about pipeline stages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OF_PRODUCER = (ops.LoadToSlot, ops.StoreToSlot, ops.ScalesToSlot, ops.ProducerCo
 OF_CONSUMER = (ops.SlotTile, ops.SlotElements, ops.SlotValues, ops.ConsumerRelease)
 SPACES: dict[type[Op], str] = {ops.LoadToSlot: "SMEM", ops.SumToSlot: "TMEM"}
 EITHER = (ops.SumToSlot, ops.SlotSum)
-"""Products add to the sum in a slot, and threads change it there."""
+"""MMAs add to the accumulator in a stage, and threads change it there."""
 
 
 def slots_are_taken_as_they_are_used(kernel: Kernel) -> Iterator[Problem]:
-    """A producer acquires the slots that it fills; a consumer waits for those that it reads."""
+    """A producer acquires the stages that it fills; a consumer waits for those that it reads."""
     taken = {op.result: op for op in kernel.of(ops.ProducerAcquire, ops.ConsumerWait)}
     rings = {op.result: op for op in kernel.of(Pipeline)}
     for op in taken.values():

@@ -1,4 +1,4 @@
-"""Rules of counters in SMEM: who else may touch them, and that all who do say the same of them."""
+"""Rules of counters in SMEM: their accesses, and one layout for all ops on them."""
 
 from __future__ import annotations
 

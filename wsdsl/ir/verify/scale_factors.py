@@ -47,7 +47,7 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
     taken = dict[tuple[Value, Value | None], set[tuple[int, int]]]()
     for op in _writers(kernel):
         end = op.column + s.scale_columns(op.rows, op.words)
-        # Slots hold one layout at a time; what is copied has one item.
+        # Stages have one layout at a time; copied scale factors have one item.
         state = op.state if isinstance(op, ops.StoreScaleFactors) else None
         own = taken.setdefault((op.scales, state), set())
         if any((op.column, end) != o and op.column < o[1] and o[0] < end for o in own):

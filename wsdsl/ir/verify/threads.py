@@ -1,8 +1,7 @@
 """Which threads run an op together, as its class says (`op_class`): spec, simulator and prover ask.
 
-An `elect` runs its body in one thread, so only what one thread can do stands in it. A fragment is
-spread over all 128 threads of a warpgroup: whatever makes or takes one needs them all, however
-simple it is.
+An `elect` runs its body in one thread, so its ops need one thread only. A fragment is
+spread over all 128 threads of a warpgroup: every op on one needs all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from wsdsl.ir.ops import Partition
 from wsdsl.ir.types import Accumulator, Fragment
 
 WHOLE: tuple[Threads, ...] = ("warps", "warpgroup", "cta")
-"""What a single thread can not do."""
+"""Ops that a single thread cannot run."""
 
 
 def threads_of(op: Op) -> Threads:

@@ -1,5 +1,5 @@
-"""Rules of SCHEDULED kernels about tensor memory: what is allocated, who may reach what, and what
-the fields of a product may be. The assembler looks at none of it.
+"""Rules of SCHEDULED kernels about allocation and accesses of tensor memory, which ptxas does not
+check.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def products_are_of_the_card(kernel: Kernel) -> Iterator[Problem]:
 
 
 def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
-    """Taken once, in front of the partitions, and freed once, behind them, with all threads met and
-    fenced: these stand on every path.
+    """It is allocated once, before the partitions, and freed once, after the partitions, with all
+    threads synchronized and fenced, on every path.
     """
     own = kernel.of(*TENSOR_OPS)
     taken = kernel.of(ops.Tcgen05Alloc)
@@ -140,7 +140,7 @@ def warpgroups_have_columns_of_their_own(kernel: Kernel) -> Iterator[Problem]:
 
 
 def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
-    """In the region that they stand in: loops and branches hand on fragments."""
+    """The wait is in the region of the load: loops and branches yield fragments."""
     loaded = {op.result: op for op in kernel.of(ops.Tcgen05Ld)}
     waits = {v for op in kernel.of(ops.Tcgen05WaitLd) for v in op.loads}
     for value, op in loaded.items():
@@ -153,7 +153,7 @@ def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
 
 
 def products_have_a_thread_of_their_own(kernel: Kernel) -> Iterator[Problem]:
-    """Products of two threads are in no order; and who reads sums is not one thread."""
+    """MMAs of two threads are not ordered; and one thread cannot read accumulators."""
     if not kernel.of(ops.Tcgen05Mma):
         return
     parts = [op for op in kernel.body if isinstance(op, Partition)]
@@ -170,8 +170,8 @@ def products_have_a_thread_of_their_own(kernel: Kernel) -> Iterator[Problem]:
 
 
 def pairs_agree(kernel: Kernel) -> Iterator[Problem]:
-    """All that the instructions of a kernel say of a `cta_group` is the same, and two CTAs that
-    are neighbours in a cluster are there for it.
+    """All that the instructions of a kernel say of a `cta_group` is the same, and the cluster
+    has pairs of adjacent CTAs.
     """
     said = kernel.having("cta_group")
     of = [op for op in said if getattr(op, "cta_group", 1) != 1]

@@ -16,7 +16,7 @@ def cuts_tiles(op: LaunchGrid) -> bool:
 
 
 def workspace_has_slots(kernel: Kernel) -> Iterator[Problem]:
-    """Their first dimension is as long as the grid has slots: nothing else may be as long."""
+    """Only their first dimension is as long as the number of the grid's workspace entries."""
     grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
     tensors = [v.type for v in kernel.params]
     tensors += [op.result.type for op in kernel.of(AllocateGlobal)]
@@ -59,7 +59,7 @@ def fragments_are_whole_blocks(kernel: Kernel) -> Iterator[Problem]:
             continue
         match op:
             case Load() | Store():
-                pass  # Of tiles: what they are cut into is seen later.
+                pass  # Of tiles; their fragments are known after lowering.
             case LoadGlobal() if _in_blocks(kernel, op.index, op.result):
                 pass
             case StoreGlobal() if _in_blocks(kernel, op.index, op.value):
