@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transfor
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.effects import Effects
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.hardware.target import Target, target_of
 from wsdsl.ir.op_fields import FieldKind, fields_of, names_of, op_name
 from wsdsl.ir.plan import Plan
@@ -112,6 +113,7 @@ def op_class(
     result: type | None = None,
     any_lanes: bool = False,
     of_cluster: bool = False,
+    by_lone_warps: bool = False,
     was: str = "",
 ) -> Callable[[type[OpT]], type[OpT]]:
     """Define a frozen dataclass of ops that may stand at `levels` and that `threads` run, with the
@@ -125,6 +127,7 @@ def op_class(
         cls.movable = cls.pure or cls.repeatable or movable
         cls.ptx, cls.ranges = ptx, ranges or {}
         cls.result_type, cls.any_lanes, cls.of_cluster = result, any_lanes, of_cluster
+        cls.by_lone_warps = by_lone_warps
         if threads is not None:
             THREADS[cls] = threads
         if levels:
@@ -168,6 +171,8 @@ class Op:
     """Whether fragments may have another register layout than an accumulator's."""
     of_cluster: ClassVar[bool]
     """Whether the op needs a cluster."""
+    by_lone_warps: ClassVar[bool]
+    """Whether warps of one warpgroup may run the op at different times."""
     pure: ClassVar[bool]
     elementwise: ClassVar[bool]
     repeatable: ClassVar[bool]
@@ -224,6 +229,10 @@ class Op:
         other or the types of operands and results. Other ops are read only through `made`.
         """
         yield from ()
+
+    def item_align(self, made: Makers) -> int:
+        """Return the alignment of the SMEM items that the op accesses."""
+        return SMEM_ALIGN
 
     def at_width(self, columns: int) -> Op:
         """Return the op of the kernel whose tiles are narrower by `columns`, without `narrower`."""

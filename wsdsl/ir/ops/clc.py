@@ -55,6 +55,9 @@ class ClcTryCancel(Op):
         if self.shared.type_as(Shared).bytes != ANSWER_BYTES:
             yield f"a CLC response needs an item of {ANSWER_BYTES} bytes"
 
+    def item_align(self, made: Makers) -> int:
+        return ANSWER_BYTES
+
 
 @op_class(SCHEDULED, "any", was="claimed_cluster")
 class ClcQueryCancel(OneResult):
@@ -69,3 +72,6 @@ class ClcQueryCancel(OneResult):
 
     def effects(self, made: Makers) -> Effects:
         yield Access("read", "smem", self.shared, self.state, whole(0, ANSWER_BYTES))
+
+    def item_align(self, made: Makers) -> int:
+        return ANSWER_BYTES

@@ -40,7 +40,7 @@ class ForRange(Loop):
     body: Region = ()
 
 
-@op_class(SCHEDULED, "warps")
+@op_class(SCHEDULED, "warps", by_lone_warps=True)
 class Elect(Op):
     """One thread runs `body`: thread 0 of the CTA, or in a partition an elected thread of the first
     warp of its first warpgroup. The others go on.

@@ -109,7 +109,7 @@ class WarpgroupIndex(OneResult):
     """The index of the executing warpgroup in its partition; i32, warp-uniform."""
 
 
-@op_class(SCHEDULED, "warpgroup", was="set_max_registers")
+@op_class(SCHEDULED, "warpgroup", was="set_max_registers", by_lone_warps=True)
 class Setmaxnreg(Op):
     """setmaxnreg: give registers back (`increase=False`) or take them, to `count` a thread."""
 

@@ -11,7 +11,7 @@ from wsdsl.ir.op import (
 )
 
 
-@op_class(SCHEDULED, "any", ptx="griddepcontrol wait", was="wait_predecessor")
+@op_class(SCHEDULED, "any", ptx="griddepcontrol wait", was="wait_predecessor", by_lone_warps=True)
 class GriddepWait(Op):
     """griddepcontrol.wait: a kernel with this op may start before the previous kernel on the
     stream is complete (programmatic dependent launch); here each thread waits for that, and sees

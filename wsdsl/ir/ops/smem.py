@@ -21,7 +21,7 @@ from wsdsl.ir.hardware.swizzle import (
     lines_reached,
     start_faults,
 )
-from wsdsl.ir.hardware.tma_box import TMA_ALIGN
+from wsdsl.ir.hardware.tma_box import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, WARPS, Fragment, Shared, Tile, Type
 
@@ -204,6 +204,9 @@ class LoadShared(OneResult):
         elif not _is_index(index, kind):
             yield f"an index of {index} does not give {kind}"
 
+    def item_align(self, made: Makers) -> int:
+        return LINE_ALIGN
+
 
 def _is_index(index: Type, kind: Tile | Fragment) -> bool:
     if isinstance(index, Fragment) and isinstance(kind, Fragment):
@@ -253,6 +256,9 @@ class LoadPanels(OneResult):
             yield "`apart` needs a `start` and a tile that is not packed"
         elif max(kind.rows, last) > self.rows or (self.rows > 1 and line % span):
             yield f"{kind} does not fit a tile of {self.rows} rows of {span} bytes"
+
+    def item_align(self, made: Makers) -> int:
+        return LINE_ALIGN if self.swizzle == "none" else SMEM_ALIGN
 
 
 @op_class(SCHEDULED, "warpgroup", any_lanes=True)

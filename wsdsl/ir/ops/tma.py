@@ -9,8 +9,8 @@ from typing import NamedTuple
 from wsdsl.ir.attribute_checks import ANY_ORDER, BYTES, between
 from wsdsl.ir.effects import Access, Arrive, Effects, Span, Wait, scaled, whole
 from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
-from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN, start_faults
-from wsdsl.ir.hardware.tma_box import box_fault
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, SWIZZLE_SPAN, start_faults
+from wsdsl.ir.hardware.tma_box import LINE_ALIGN, box_fault
 from wsdsl.ir.hardware.wgmma_shapes import WIDTH_STEP
 from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class, with_fields
 from wsdsl.ir.types import WARPS, DType, Shared, Tensor, TensorMap
@@ -203,6 +203,10 @@ class TmaLoad(_ByTensorMap):
         yield from super().faults(made)
         if map := self.tensor_map(made):
             yield from start_faults(self.offset, map.swizzle)
+
+    def item_align(self, made: Makers) -> int:
+        map = self.tensor_map(made)
+        return LINE_ALIGN if map and map.swizzle == "none" else SMEM_ALIGN
 
 
 @op_class(

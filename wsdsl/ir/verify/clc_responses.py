@@ -24,7 +24,7 @@ def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
     """Claims need a dynamic grid, on a GPU with cluster launch control."""
     grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
     claims = kernel.of(ops.ClcTryCancel)
-    loops = [op for op in kernel.of(ops.ForRange) if op.claimed]
+    loops = [op for op in kernel.having("claimed") if getattr(op, "claimed", False)]
     if grid is not None and grid.scheduler == DYNAMIC:
         if not kernel.target.claims_clusters:
             yield grid, f"{kernel.target} has no cluster launch control"

@@ -5,16 +5,26 @@ The simulator and the prover check the order of execution.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from wsdsl.ir import ops
+from wsdsl.ir.analysis.tensor_accesses import touch_of
+from wsdsl.ir.effects import Arrive, reaches_cluster
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
-from wsdsl.ir.hardware.tma_box import LINE_ALIGN
-from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, once, operands, regions, results_of
+from wsdsl.ir.op import (
+    Kernel,
+    Op,
+    Problem,
+    Region,
+    Value,
+    effects,
+    once,
+    operands,
+    regions,
+    results_of,
+)
 from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.ops import (
-    ANSWER_BYTES,
     Partition,
     by_warpgroup,
 )
@@ -54,7 +64,7 @@ def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
             yield together[-1], "no warp of the warpgroup is left for this partition of one thread"
         for op in (op for p in together for op in p.body if others):
             scalar = results_of(op) and not regions(op)
-            if not (scalar or isinstance(op, (ops.Elect, ops.Setmaxnreg, ops.GriddepWait))):
+            if not (scalar or op.by_lone_warps):
                 yield op, "warps of other partitions would wait here: put it in elect()"
 
 
@@ -89,26 +99,29 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     """An mbarrier_arrive_expect_tx announces the bytes of the copies in its region on the same
     barrier and state. The prover counts the bytes of other CTAs.
     """
-    maps = kernel.of(ops.MakeTensorMap)
-    boxes = {op.result: op.tensor.as_tensor.dtype.size(math.prod(op.box)) for op in maps}
-    many = {op.barriers for op in kernel.of(ops.TmaLoad) if op.multicast or op.cta}
-    others = (ops.ClcTryCancel, ops.SendFragment, ops.StorePartials)
-    many |= {op.barriers for op in kernel.of(*others)}
+    made, counted = kernel.definers, dict[int, Arrive]()
+    others = set[Value | None]()
+    for op in (op for op in kernel.ops if effects(type(op))):
+        for effect in op.effects(made):
+            if isinstance(effect, Arrive) and effect.tx:
+                counted[id(op)] = effect
+                if effect.tx < 0 and (reaches_cluster(effect) or touch_of(op, made) is None):
+                    others.add(effect.of)
 
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}
-        for op in region:
-            if isinstance(op, ops.TmaLoad) and op.barriers not in many:
-                key = (op.barriers, op.state)
-                sums[key] = sums.get(key, 0) + boxes[op.map]
-        expects = (op for op in region if isinstance(op, ops.MbarrierArriveExpectTx))
-        for op in (op for op in expects if op.barriers not in many):
-            loaded = sums.pop((op.barriers, op.state), 0)
-            if loaded != op.tx_bytes:
-                yield op, f"{op.tx_bytes} bytes are expected; the copies bring {loaded}"
-        for op in region:
-            if isinstance(op, ops.TmaLoad) and (op.barriers, op.state) in sums:
+        own = [(op, counted[id(op)]) for op in region if id(op) in counted]
+        own = [(op, e, (e.of, e.item)) for op, e in own if e.of not in others]
+        for _, arrive, key in own:
+            if arrive.tx < 0:
+                sums[key] = sums.get(key, 0) - arrive.tx
+        for op, arrive, key in own:
+            if arrive.tx > 0 and (loaded := sums.pop(key, 0)) != arrive.tx:
+                yield op, f"{arrive.tx} bytes are expected; the copies bring {loaded}"
+        for op, arrive, key in own:
+            if arrive.tx < 0 and key in sums:
                 yield op, "no mbarrier_arrive_expect_tx expects the bytes of this copy"
+        for op in region:
             for inner in regions(op):
                 yield from visit(inner)
 
@@ -129,29 +142,15 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
 
 
 def items_are_aligned(kernel: Kernel) -> Iterator[Problem]:
-    units = _alignments(kernel)
+    units = dict[Value, int]()
+    for op in kernel.ops:
+        for value in operands(op):
+            if isinstance(value.type, Shared):
+                units[value] = max(units.get(value, 0), op.item_align(kernel.definers))
     for op in kernel.of(ops.AllocateShared):
         kind, unit = op.result.type_as(Shared), units.get(op.result, SMEM_ALIGN)
         if kind.num > 1 and kind.bytes % unit:
             yield op, f"an item must be a multiple of {unit} bytes, as the next item follows it"
-
-
-def _alignments(kernel: Kernel) -> dict[Value, int]:
-    """Return the alignment of items: LINE_ALIGN of tiles without a swizzle, which TMA loads and
-    threads read.
-    """
-    made, found = kernel.definers, dict[Value, int]()
-    for op in kernel.ops:
-        for value in operands(op):
-            if isinstance(value.type, Shared):
-                plain = isinstance(op, ops.LoadShared)
-                if isinstance(op, (ops.LoadPanels, ops.TmaLoad)):
-                    named = made.get(op.map) if isinstance(op, ops.TmaLoad) else op
-                    plain = getattr(named, "swizzle", "") == "none"
-                answers = isinstance(op, (ops.ClcTryCancel, ops.ClcQueryCancel))
-                own = ANSWER_BYTES if answers else LINE_ALIGN if plain else SMEM_ALIGN
-                found[value] = max(found.get(value, 0), own)
-    return found
 
 
 def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
