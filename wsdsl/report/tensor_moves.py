@@ -1,40 +1,36 @@
 """Describe how the tensors of a SCHEDULED kernel move between GMEM, SMEM and registers."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.scale_factor_indices import unaligned_scales
+from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.hardware.block_scale_factors import WARP_ROWS, WORD, scale_columns
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
-from wsdsl.ir.op import Kernel, Op, walk
-from wsdsl.ir.ops import StoreScaleFactors, Tcgen05Cp
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.ops import Bins, StoreScaleFactors, Tcgen05Cp
 
 BY_THREADS = "TMA needs strides and addresses that are multiples of 16 bytes"
 
 
-WAYS: dict[type[Op], tuple[str, ...]] = {
-    ops.TmaLoad: ("TMA loads to SMEM stages",),
-    ops.TmaStore: ("TMA stores from SMEM", "TMA reductions from SMEM"),
-    ops.ThreadLoad: (f"threads of the load warpgroup copy it to SMEM stages ({BY_THREADS})",),
-    ops.ThreadStore: tuple(
-        f"{store} of threads from SMEM ({BY_THREADS})" for store in ("stores", "atomic additions")
-    ),
-    ops.LoadGlobal: ("threads load it to registers",),
-    ops.StoreGlobal: ("threads store it from registers",) * 2,
+STORES = tuple(
+    f"{store} of threads from SMEM ({BY_THREADS})" for store in ("stores", "atomic additions")
+)
+WAYS = {
+    "map": ("TMA loads to SMEM stages", "TMA stores from SMEM", "TMA reductions from SMEM"),
+    "shared": (f"threads of the load warpgroup copy it to SMEM stages ({BY_THREADS})", *STORES),
+    "tensor": ("threads load it to registers", *["threads store it from registers"] * 2),
 }
-"""By op, without and with accumulation."""
+"""Loads, stores and additions, by the first field that an op has."""
 
 
 def tensor_moves(kernel: Kernel) -> Iterator[str]:
     """A line per tensor."""
-    maps = {op.result: op.tensor.name for op in kernel.of(ops.MakeTensorMap)}
     moves: dict[str, set[str]] = {}
-    for op in walk(kernel.body):
-        if ways := WAYS.get(type(op)):
-            tensor: Any = getattr(op, "tensor", None)
-            name = tensor.name if tensor else maps[getattr(op, "map")]  # noqa: B009
-            moves.setdefault(name, set()).add(ways[getattr(op, "accumulate", False)])
+    for op, touch in touches(kernel):
+        if not touch.flag and not isinstance(op, Bins):
+            ways = next(WAYS[field] for field in WAYS if hasattr(op, field))
+            moves.setdefault(touch.tensor, set()).add(ways[touch.writes + touch.adds])
     yield from (f"{name}: {', '.join(sorted(ways))}" for name, ways in moves.items())
     yield from scale_moves(kernel)
 

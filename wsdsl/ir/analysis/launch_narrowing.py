@@ -13,10 +13,7 @@ from collections.abc import Sequence
 
 from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.op import Kernel, Op, once
-from wsdsl.ir.ops import (
-    Constant,
-    LaunchNarrowing,
-)
+from wsdsl.ir.ops import Constant, LaunchNarrowing
 from wsdsl.ir.rewriter import rewrite
 
 

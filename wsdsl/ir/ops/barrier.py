@@ -6,13 +6,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir.attribute_checks import between
 from wsdsl.ir.effects import Arrive, Effects, Fence, Wait
-from wsdsl.ir.op import (
-    SCHEDULED,
-    Makers,
-    Op,
-    Value,
-    op_class,
-)
+from wsdsl.ir.op import SCHEDULED, Makers, Op, Value, op_class
 
 
 @op_class(SCHEDULED, "cta", ptx="bar.sync 0")

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir.effects import Access, Arrive, Effects, scaled, whole
-from wsdsl.ir.op import (
-    SCHEDULED,
-    Makers,
-    OneResult,
-    Op,
-    Value,
-    op_class,
-)
+from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
 from wsdsl.ir.types import Fragment, Type
 
 

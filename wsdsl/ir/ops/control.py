@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import (
-    ALL,
-    SCHEDULED,
-    ManyResults,
-    Op,
-    Region,
-    Value,
-    binds,
-    op_class,
-)
+from wsdsl.ir.op import ALL, SCHEDULED, ManyResults, Op, Region, Value, binds, op_class
 
 
 class Loop(ManyResults):

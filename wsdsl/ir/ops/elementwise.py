@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir.attribute_checks import one_of
-from wsdsl.ir.op import (
-    ALL,
-    Makers,
-    OneResult,
-    Unary,
-    Value,
-    op_class,
-)
+from wsdsl.ir.op import ALL, Makers, OneResult, Unary, Value, op_class
 from wsdsl.ir.types import DType, Fragment, Tile
 
 BINARY_FUNCTIONS = (

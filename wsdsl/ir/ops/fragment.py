@@ -9,14 +9,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir.attribute_checks import APART
 from wsdsl.ir.hardware.wgmma_shapes import K_BYTES, ROWS
-from wsdsl.ir.op import (
-    SCHEDULED,
-    Makers,
-    OneResult,
-    Unary,
-    Value,
-    op_class,
-)
+from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Unary, Value, op_class
 from wsdsl.ir.types import Fragment
 
 

@@ -6,16 +6,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir.analysis.tile_widths import narrower_side
 from wsdsl.ir.attribute_checks import between
-from wsdsl.ir.op import (
-    SCHEDULED,
-    Kernel,
-    Makers,
-    OneResult,
-    Op,
-    Value,
-    op_class,
-    with_fields,
-)
+from wsdsl.ir.op import SCHEDULED, Kernel, Makers, OneResult, Op, Value, op_class, with_fields
 from wsdsl.ir.tile_scheduler import tile_scheduler
 
 

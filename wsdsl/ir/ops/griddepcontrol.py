@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.ir.effects import Arrive, Effects, Wait
-from wsdsl.ir.op import (
-    SCHEDULED,
-    Makers,
-    Op,
-    op_class,
-)
+from wsdsl.ir.op import SCHEDULED, Makers, Op, op_class
 
 
 @op_class(SCHEDULED, "any", ptx="griddepcontrol wait", was="wait_predecessor", by_lone_warps=True)

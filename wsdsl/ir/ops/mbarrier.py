@@ -6,15 +6,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir.attribute_checks import PLACE
 from wsdsl.ir.effects import Access, Arrive, Effects, Fence, Wait
-from wsdsl.ir.op import (
-    SCHEDULED,
-    Makers,
-    OneResult,
-    Op,
-    Value,
-    op_class,
-    with_fields,
-)
+from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class, with_fields
 from wsdsl.ir.types import Barriers, State
 
 

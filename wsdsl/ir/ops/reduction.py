@@ -9,15 +9,7 @@ from wsdsl.ir.attribute_checks import between
 from wsdsl.ir.effects import RANK, Access, Arrive, Effects, Span, Term, scaled, whole
 from wsdsl.ir.hardware.histogram_layout import WORD
 from wsdsl.ir.hardware.wgmma_shapes import ROWS, k_step
-from wsdsl.ir.op import (
-    SCHEDULED,
-    Makers,
-    OneResult,
-    Op,
-    Unary,
-    Value,
-    op_class,
-)
+from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Unary, Value, op_class
 from wsdsl.ir.types import BF16, F16, F32, WARPS, Fragment, Tile, Type
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir.effects import Arrive, Effects, Wait
-from wsdsl.ir.op import (
-    SCHEDULED,
-    Makers,
-    Op,
-    Value,
-    op_class,
-)
+from wsdsl.ir.op import SCHEDULED, Makers, Op, Value, op_class
 from wsdsl.ir.types import I32
 
 

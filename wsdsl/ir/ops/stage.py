@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from wsdsl.ir.op import (
-    PARTITIONED,
-    ManyResults,
-    OneResult,
-    Op,
-    Value,
-    op_class,
-    walk,
-    with_fields,
-)
+from wsdsl.ir.op import PARTITIONED, ManyResults, OneResult, Op, Value, op_class, walk, with_fields
 from wsdsl.ir.ops.pipeline import Partition, TakesStage
 from wsdsl.ir.ops.tile import AtIndex
 from wsdsl.ir.types import SharedTile, Slot

@@ -38,15 +38,7 @@ from wsdsl.ir.hardware.tcgen05_shapes import (
 )
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS, k_step, may_be_mn_major, sum_of
-from wsdsl.ir.op import (
-    SCHEDULED,
-    Makers,
-    ManyResults,
-    OneResult,
-    Op,
-    Value,
-    op_class,
-)
+from wsdsl.ir.op import SCHEDULED, Makers, ManyResults, OneResult, Op, Value, op_class
 from wsdsl.ir.ops.wgmma import SmemDescriptor
 from wsdsl.ir.types import (
     ACCUMULATOR,

@@ -7,18 +7,7 @@ are scalars or fragments.
 from __future__ import annotations
 
 from wsdsl.ir.effects import Access, Effects
-from wsdsl.ir.op import (
-    TILE,
-    TILES,
-    Makers,
-    OneResult,
-    Op,
-    Region,
-    Unary,
-    Value,
-    binds,
-    op_class,
-)
+from wsdsl.ir.op import TILE, TILES, Makers, OneResult, Op, Region, Unary, Value, binds, op_class
 from wsdsl.ir.ops.control import Loop
 from wsdsl.ir.types import Axis, DType, SharedTile, Tile
 

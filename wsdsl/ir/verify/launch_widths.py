@@ -7,14 +7,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.op import Kernel, Op, Problem, Region, regions
-from wsdsl.ir.ops import (
-    Constant,
-    LaunchNarrowing,
-    Map,
-    SmemDescriptor,
-    WgmmaCommit,
-    WgmmaMmaAsync,
-)
+from wsdsl.ir.ops import Constant, LaunchNarrowing, Map, SmemDescriptor, WgmmaCommit, WgmmaMmaAsync
 
 BETWEEN = (WgmmaMmaAsync, SmemDescriptor, Constant, Map)
 """Ops without effects, which may be between the MMAs of a group."""

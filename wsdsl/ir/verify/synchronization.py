@@ -24,10 +24,7 @@ from wsdsl.ir.op import (
     results_of,
 )
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import (
-    Partition,
-    by_warpgroup,
-)
+from wsdsl.ir.ops import Partition, by_warpgroup
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.types import Barriers, Shared
 
