@@ -14,7 +14,7 @@ from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value
 from wsdsl.ir.types import DTYPES, Shared, Tensor
 
 
-def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
+def loop_steps_are_positive(kernel: Kernel) -> Iterator[Problem]:
     """A loop's step is known to be positive: also that of a loop without synchronization."""
     for op in kernel.of(ops.ForRange):
         if (_at_least(op.step, kernel.definers) or 0) < 1:
@@ -57,7 +57,7 @@ def dimensions_exist(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"no tensor has the dimension {op.dim!r}"
 
 
-def items_hold_what_is_accessed(kernel: Kernel) -> Iterator[Problem]:
+def accesses_fit_items(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
     for op in kernel.having("shared"):
         shared: object = getattr(getattr(op, "shared", None), "type", None)

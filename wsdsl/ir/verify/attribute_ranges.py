@@ -65,7 +65,7 @@ def results_have_buffers(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
             yield op, f"dims, cluster (at least 1) and within need {len(op.index)} entries"
 
 
-def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
+def partitions_are_lowered(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     """Check that no attribute for lowering is left."""
     for op in kernel.of(Partition):
         for name in ("in_order", "late_loads", "copies_ahead", "order_barriers", "asks_early"):

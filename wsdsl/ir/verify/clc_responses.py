@@ -20,7 +20,7 @@ from wsdsl.ir.verify.synchronization import cluster_of
 DYNAMIC = "dynamic"
 
 
-def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
+def claims_match_grid(kernel: Kernel) -> Iterator[Problem]:
     """Claims need a dynamic grid, on a GPU with cluster launch control."""
     grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
     claims = kernel.of(ops.ClcTryCancel)
@@ -35,7 +35,7 @@ def claims_are_of_the_grid(kernel: Kernel) -> Iterator[Problem]:
             yield op, 'claims need launch_grid(scheduler="dynamic")'
 
 
-def answers_are_taken_in_turn(kernel: Kernel) -> Iterator[Problem]:
+def responses_are_read_in_order(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
     claims = kernel.of(ops.ClcTryCancel)
     answers = {op.shared for op in claims}

@@ -47,7 +47,7 @@ def _axes(value: Value) -> set[str]:
     return {*getattr(value.type, "axes", ())}
 
 
-def values_are_of_their_kind(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
+def values_have_legal_types(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     if not kernel.body:
         yield None, "the kernel has no ops"
     for p in kernel.params:

@@ -94,7 +94,7 @@ def _stores(
             yield from _stores(body, inner)
 
 
-def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
+def tile_overlaps_are_legal(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(ops.ForTiles):
         if not op.within:
             continue
@@ -105,7 +105,7 @@ def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"within={op.within} of {axis.size}: tiles begin at multiples of {unit}"
 
 
-def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
+def partition_overlaps_agree(kernel: Kernel) -> Iterator[Problem]:
     first: dict[str, int] = {}
     for op in kernel.of(ops.ForTiles, ForWork):
         walked = _walked(op)

@@ -11,7 +11,7 @@ from wsdsl.ir.ops import AddBins, ClearBins, Partition, StoreBins
 COUNTING = (ClearBins, AddBins, StoreBins)
 
 
-def counters_are_of_one_kind(kernel: Kernel) -> Iterator[Problem]:
+def bins_have_one_layout(kernel: Kernel) -> Iterator[Problem]:
     ops = kernel.of(*COUNTING)
     if not ops:
         return

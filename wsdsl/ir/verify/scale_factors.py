@@ -18,7 +18,7 @@ Place = tuple[Value, int, int, int]
 """Columns, the first one, rows and words: of the scales of an operand."""
 
 
-def scaled_products_fit(kernel: Kernel) -> Iterator[Problem]:
+def scale_factors_are_written(kernel: Kernel) -> Iterator[Problem]:
     """Every field of their instructions, and where their scales lie."""
     written = {_written(op) for op in _writers(kernel)}
     for op in kernel.of(ops.Tcgen05Mma):
@@ -42,7 +42,7 @@ def _writers(kernel: Kernel) -> list[Writer]:
     return [*kernel.of(ops.StoreScaleFactors), *kernel.of(ops.Tcgen05Cp)]
 
 
-def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
+def scale_columns_are_disjoint(kernel: Kernel) -> Iterator[Problem]:
     """Those of several operands, and each within its item, from a tile's first column on."""
     taken = dict[tuple[Value, Value | None], set[tuple[int, int]]]()
     for op in _writers(kernel):
@@ -59,7 +59,7 @@ def scales_lie_apart(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"TMEM of scale factors must be multiples of {s.TILE_COLUMNS} columns"
 
 
-def scales_are_copied_as_read(kernel: Kernel) -> Iterator[Problem]:
+def copies_match_scales(kernel: Kernel) -> Iterator[Problem]:
     """Check that threads read the rows of one-byte elements that TMA copies there."""
     maps = {op.result: op for op in kernel.of(MakeTensorMap)}
     boxes = dict[tuple[Value, int], tuple[MakeTensorMap, Tensor]]()
@@ -88,7 +88,7 @@ def _places(op: ops.Tcgen05Mma) -> list[Place]:
     return [] if kind is None or op.scales is None else [*_read(op, op.scales, kind)]
 
 
-def who_multiplies_copies_scales(kernel: Kernel) -> Iterator[Problem]:
+def mma_partition_copies_scales(kernel: Kernel) -> Iterator[Problem]:
     """Nothing else orders a copy with the products that take it."""
     parts = [[*walk(op.body)] for op in kernel.body if isinstance(op, Partition)]
     beside = [own for own in parts if any(isinstance(o, ops.Tcgen05Mma) for o in own)]

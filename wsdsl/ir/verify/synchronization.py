@@ -52,7 +52,7 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"another op has {expected[barrier]} warpgroups at barrier {barrier}"
 
 
-def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
+def lone_warps_share_warpgroups(kernel: Kernel) -> Iterator[Problem]:
     """Partitions of one thread follow in the warps of one warpgroup: those pass over each other's
     `elect`, and would stop at anything that is outside of it."""
     for together in by_warpgroup([op for op in kernel.body if isinstance(op, Partition)]):
@@ -65,7 +65,7 @@ def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
                 yield op, "warps of other partitions would wait here: put it in elect()"
 
 
-def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
+def barriers_are_initialized(kernel: Kernel) -> Iterator[Problem]:
     """Every barrier once; then the fence and a synchronization, before any partition starts."""
     flat = kernel.ops
     initialised = [op.barriers for op in kernel.of(ops.MbarrierInit)]

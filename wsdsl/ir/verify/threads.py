@@ -41,7 +41,7 @@ def misplaced(op: Op, elected: bool) -> tuple[str, str]:
     return "", ""
 
 
-def ops_have_their_threads(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
+def ops_match_threads(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     parted = any(isinstance(op, Partition) for op in kernel.body)
 
     def visit(region: Region, elected: bool, shared: bool, depth: int) -> Iterator[tuple[Op, str]]:

@@ -17,7 +17,7 @@ from wsdsl.ir.verify.synchronization import cluster_of
 TENSOR_OPS = in_family("tcgen05")
 
 
-def products_are_of_the_card(kernel: Kernel) -> Iterator[Problem]:
+def mmas_match_target(kernel: Kernel) -> Iterator[Problem]:
     """wgmma is sm_90a's alone, tensor memory that of what followed."""
     target = kernel.target
     for op in kernel.of(WgmmaMmaAsync) if target.has_tensor_memory else ():
@@ -125,7 +125,7 @@ def stores_are_whole(kernel: Kernel) -> Iterator[Problem]:
             yield own[0], "MMAs read 128 rows here, but only one half of them is stored"
 
 
-def warpgroups_have_columns_of_their_own(kernel: Kernel) -> Iterator[Problem]:
+def warpgroup_columns_are_disjoint(kernel: Kernel) -> Iterator[Problem]:
     """Those of a partition that run the same loads and stores."""
     for p in kernel.of(Partition) if kernel.of(ops.Tcgen05Ld, ops.Tcgen05St) else ():
         for op in walk(p.body):
@@ -152,7 +152,7 @@ def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"{value} is not the result of a tcgen05_ld"
 
 
-def products_have_a_thread_of_their_own(kernel: Kernel) -> Iterator[Problem]:
+def mmas_have_one_thread(kernel: Kernel) -> Iterator[Problem]:
     """MMAs of two threads are not ordered; and one thread cannot read accumulators."""
     if not kernel.of(ops.Tcgen05Mma):
         return

@@ -80,7 +80,7 @@ def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:
     )
 
 
-def ops_stand_at_their_level(kernel: Kernel) -> Iterator[Problem]:
+def ops_match_level(kernel: Kernel) -> Iterator[Problem]:
     """While a PARTITIONED kernel is being lowered, it may have ops of SCHEDULED already."""
     allowed = {kernel.level, "scheduled"} if kernel.level == "partitioned" else {kernel.level}
     for op in kernel.ops:
@@ -123,7 +123,7 @@ def values_are_defined_before_use(kernel: Kernel) -> Iterator[Problem]:
     yield from visit(kernel.body)
 
 
-def regions_yield_what_is_carried(kernel: Kernel) -> Iterator[Problem]:
+def regions_yield_carried_values(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.ops:
         if not (inside := regions(op)):
             continue
@@ -179,7 +179,7 @@ def tensors_are_indexed_whole(kernel: Kernel) -> Iterator[Problem]:
                     yield op, f"{entry} iterates over {entry.type.dim}, not {dim}"
 
 
-def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
+def contractions_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(Contract):
         a, b = getattr(op.a.type, "axes", ()), getattr(op.b.type, "axes", ())
         if not set(a) & set(b):
@@ -190,7 +190,7 @@ def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"a contraction of type {op.result.type} cannot accumulate into {op.acc.type}"
 
 
-def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
+def blocks_contain_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(Block):
         kind = op.axis.type
         if not isinstance(kind, Axis) or kind.role:
@@ -219,7 +219,7 @@ def tiles_span_their_operands(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"{op.result} is {op.result.type}; its operands have the axes {told}"
 
 
-def partitions_stand_outside(kernel: Kernel) -> Iterator[Problem]:
+def partitions_are_top_level(kernel: Kernel) -> Iterator[Problem]:
     outer = {id(op) for op in kernel.body}
     for op in kernel.of(Partition):
         if id(op) not in outer:
@@ -234,25 +234,25 @@ def ops_have_no_faults(kernel: Kernel) -> Iterator[Problem]:
 
 
 COMMON: tuple[Rule, ...] = (
-    ops_stand_at_their_level,
+    ops_match_level,
     names_are_unique,
     values_are_defined_before_use,
-    regions_yield_what_is_carried,
+    regions_yield_carried_values,
     yields_come_last,
     maps_have_one_dtype,
     tensors_are_indexed_whole,
     casts_keep_the_shape,
     tiles_span_their_operands,
-    partitions_stand_outside,
+    partitions_are_top_level,
 )
-_PRODUCTS: tuple[Rule, ...] = (products_share_an_axis, blocks_hold_whole_tiles)
+_PRODUCTS: tuple[Rule, ...] = (contractions_share_an_axis, blocks_contain_whole_tiles)
 RULES: dict[Level, tuple[Rule, ...]] = {
-    "tile": (*COMMON, *_PRODUCTS, overlapping_tiles.tiles_overlap_where_they_may),
+    "tile": (*COMMON, *_PRODUCTS, overlapping_tiles.tile_overlaps_are_legal),
     "partitioned": (
         *COMMON,
         *_PRODUCTS,
         *rules_of(workspaces),
-        overlapping_tiles.partitions_overlap_alike,
+        overlapping_tiles.partition_overlaps_agree,
         attribute_ranges.results_have_buffers,
         *rules_of(pipeline_stages),
     ),
@@ -260,9 +260,9 @@ RULES: dict[Level, tuple[Rule, ...]] = {
 }
 STEPS: tuple[tuple[Rule, ...], ...] = (
     (
-        threads.ops_have_their_threads,
+        threads.ops_match_threads,
         attribute_ranges.attributes_are_in_range,
-        attribute_ranges.nothing_is_left_to_lower,
+        attribute_ranges.partitions_are_lowered,
     ),
     (
         ops_have_no_faults,
@@ -292,7 +292,7 @@ def _problems(kernel: Kernel) -> list[Problem]:
     steps = STEPS if kernel.level == "scheduled" else ()
     if steps and narrowing_of(kernel):
         steps = (*steps[:1], rules_of(launch_widths))
-    for rules in ((operand_types.values_are_of_their_kind,), RULES[kernel.level], *steps):
+    for rules in ((operand_types.values_have_legal_types,), RULES[kernel.level], *steps):
         # Rules of a later step take it that those of the ones before hold.
         problems = problems or [problem for rule in rules for problem in rule(kernel)]
     return problems
