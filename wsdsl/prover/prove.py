@@ -5,11 +5,13 @@ import hashlib
 from wsdsl.artifact.artifact import Certificate
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.analysis.launch_narrowing import each_width, narrowing_of
-from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import AllocateGlobal, AllocateMbarriers, ClcTryCancel, Partition
+from wsdsl.ir.op import Kernel, results_of
+from wsdsl.ir.ops import ClcTryCancel, Partition
+from wsdsl.ir.types import Barriers
 from wsdsl.ir.verify.verifier import verify
 from wsdsl.prover.machine.counterexample import counterexample
 from wsdsl.prover.machine.explore import Refuted, explore
+from wsdsl.prover.machine.instructions import workspaces
 
 PROVED = (
     "no reachable deadlock",
@@ -55,10 +57,10 @@ def prove(kernel: Kernel) -> Certificate:
             raise ProofError(told.findings(), told) from None
         ctas, states, steps = explored.ctas, states + explored.states, steps + explored.steps
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
-    barriers = [op.result.type for op in kernel.of(AllocateMbarriers)]
-    lends = any(isinstance(op, AllocateGlobal) for op in kernel.body)
-    claims = any(isinstance(op, ClcTryCancel) for op in kernel.ops)
-    told = [*PROVED, *[HANDED_ON] * lends, *[CLAIMED] * claims]
+    results = [v.type for op in kernel.body for v in results_of(op)]
+    barriers = [kind for kind in results if isinstance(kind, Barriers)]
+    claims = bool(kernel.of(ClcTryCancel))
+    told = [*PROVED, *[HANDED_ON] * bool(workspaces(kernel)), *[CLAIMED] * claims]
     if found := narrowing_of(kernel):
         told.append(f"all of this holds at each of {found.widths} tile widths of launches")
     return Certificate(
@@ -68,7 +70,7 @@ def prove(kernel: Kernel) -> Certificate:
         HOW,
         ctas,
         sum(p.num_warpgroups for p in partitions) or 1,
-        sum(getattr(kind, "num", 0) for kind in barriers),
+        sum(kind.num for kind in barriers),
         states,
         steps,
     )

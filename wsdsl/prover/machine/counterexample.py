@@ -204,28 +204,25 @@ def agent_keys(model: Model) -> list[str]:
     ]
 
 
+def _loop_steps(kernel: Kernel) -> Iterator[tuple[str, int]]:
+    """The dimensions at whose ends loops end, each with the loop's step."""
+    for op in kernel.of(ops.ForRange):
+        stop, step = kernel.definers.get(op.stop), kernel.definers.get(op.step)
+        if isinstance(stop, ops.DimSize) and isinstance(step, ops.Constant):
+            yield from [(stop.dim, step.value)] if isinstance(step.value, int) else []
+
+
 def candidates(kernel: Kernel) -> Iterator[dict[str, int]]:
     """Small sizes: each dimension a few of the steps that loops and tiles take along it."""
     fixed = dict(kernel.sizes)
-    names: dict[str, str] = {}
     units: dict[str, int] = {}
-    constants: dict[str, int] = {}
-    for op in kernel.ops:
-        match op:
-            case ops.DimSize():
-                names[op.result.name] = op.dim
-                units.setdefault(op.dim, 1)
-            case ops.Constant() if isinstance(op.value, int):
-                constants[op.result.name] = op.value
-            case ops.LaunchGrid():
-                units |= dict(op.tiles)
-            case ops.ForRange():
-                dim = names.get(op.stop.name)
-                step = constants.get(op.step.name)
-                if dim is not None and step is not None:
-                    units[dim] = max(units.get(dim, 1), step)
-            case _:
-                pass
+    for op in kernel.of(ops.DimSize, ops.LaunchGrid):
+        if isinstance(op, ops.DimSize):
+            units.setdefault(op.dim, 1)
+        else:
+            units |= dict(op.tiles)
+    for dim, step in _loop_steps(kernel):
+        units[dim] = max(units.get(dim, 1), step)
     open_dims = [dim for dim in units if dim not in fixed]
     most = 10 if len(open_dims) <= 2 else 6
     counts = itertools.product(range(most + 1), repeat=len(open_dims))

@@ -5,22 +5,14 @@ from itertools import accumulate, chain
 from typing import Any, TypeVar
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, results_of
-from wsdsl.ir.ops import (
-    AsAccumulator,
-    Partition,
-    WgmmaCommit,
-    WgmmaFence,
-    WgmmaMmaAsync,
-    WgmmaWait,
-    ZeroUnless,
-)
+from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, in_family, operands, results_of
+from wsdsl.ir.ops import Partition, ZeroUnless
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Accumulator, Sizes
 from wsdsl.ir.verify.threads import misplaced
 from wsdsl.prover.machine import control_flow
 from wsdsl.prover.machine.carried_scalars import Ahead, Formulas
-from wsdsl.prover.machine.instructions import SYNCHRONISES, Code, Instruction, is_alone
+from wsdsl.prover.machine.instructions import Code, Effects, Instruction
 from wsdsl.prover.machine.iterations import loop_places
 from wsdsl.prover.machine.machine import ALL, ELECTED, union
 from wsdsl.prover.machine.model import Model
@@ -28,10 +20,9 @@ from wsdsl.prover.machine.op_handlers import HANDLERS
 
 T = TypeVar("T")
 
-PRODUCTS = (AsAccumulator, WgmmaMmaAsync, WgmmaCommit, WgmmaFence, WgmmaWait, ZeroUnless)
 SCALARS = (ops.Constant, ops.DimSize, ops.Map)
-OF_WHAT_IS_THERE = (*PRODUCTS, ops.LoadPanels, ops.LoadShared, ops.ClearPanels)
-"""What is done with slots that were waited for before, and with registers."""
+LOCAL = (*in_family("wgmma"), ops.LoadPanels, ops.LoadShared, ops.ClearPanels)
+"""Ops on stages that an earlier op waited for, and on registers."""
 
 
 def model_of(kernel: Kernel, sizes: Sizes | None = None) -> Model:
@@ -90,7 +81,7 @@ class Flattener:
         self._add(Instruction(control_flow.end, body[-1]))
         code = self.code
         code.live = liveness(code)
-        code.acting = acting_classes(code)
+        code.acting = acting_classes(code, self.effects)
         return code
 
     def _add(self, instruction: Instruction) -> Instruction:
@@ -113,7 +104,10 @@ class Flattener:
         outer = self.block
         for op in self._scalars_first(region):
             self.block = region
-            self._op(op, elected, inside)
+            if not isinstance(op, Partition):
+                self._op(op, elected, inside)
+            elif op is self.partition:
+                self._region(op.body, elected, True)
         self.block = outer
 
     def _scalars_first(self, region: Region) -> Iterable[Op]:
@@ -141,9 +135,6 @@ class Flattener:
             self._add(Instruction(control_flow.misuse, op, elected))
             return
         match op:
-            case Partition():
-                if op is self.partition:
-                    self._region(op.body, elected, True)
             case ops.Elect():
                 if self.effects.within(op.body):
                     skip = self._add(Instruction(control_flow.elect, op, elected, extra=inside))
@@ -166,7 +157,7 @@ class Flattener:
         run = HANDLERS.get(type(op))
         if run is None:
             run = control_flow.unknown
-        if results_of(op) and type(op) not in SYNCHRONISES:
+        if results_of(op) and op not in self.effects.noticed:
             self.shapes[results_of(op)[0].name] = self._shape_of(op)
         wanted = [v for v in operands(op) if v.name in self.needed or v.name in self.code.slots]
         uses = {v.name: self.code.slot(v) for v in wanted}
@@ -180,14 +171,12 @@ class Flattener:
 
     def _shape_of(self, op: Op) -> Any:
         """A scalar's formula, whatever iteration it is in: what loops are compared by."""
-        match op:
-            case ops.Constant() | ops.Map() | ops.DimSize():
-                of = (self.shapes.get(v.name, v.name) for v in operands(op))
-                shape = (type(op).__name__, *map(repr, attributes_of(op)), *of)
-                # By a number: of what is used twice it is no larger than of what is used once.
-                return self.signatures.setdefault(shape, len(self.signatures))
-            case _:
-                return type(op).__name__
+        if not isinstance(op, SCALARS):
+            return type(op).__name__
+        of = (self.shapes.get(v.name, v.name) for v in operands(op))
+        shape = (type(op).__name__, *map(repr, attributes_of(op)), *of)
+        # A number is as small for a value with several uses as for one with a single use.
+        return self.signatures.setdefault(shape, len(self.signatures))
 
     def _loop(self, op: ops.ForRange, elected: bool, inside: bool) -> None:
         carries = self._needed(op.result) or self._needed(op.args)
@@ -195,8 +184,7 @@ class Flattener:
             return
         bounds = (op.start, op.stop, op.step)
         shape = tuple(self.shapes.get(v.name, v.name) for v in bounds)
-        others = (x for x in walk(op.body) if self.effects.has(x) and not is_alone(x))
-        told = bool(carries) or any(others)
+        told = bool(carries) or any(map(self.effects.shared, walk(op.body)))
         # Which of equal loops is meant is told by how many were before it: of those that all of
         # them run who have to agree.
         kin = (op.index.name,)
@@ -284,7 +272,7 @@ class Flattener:
         return any(
             not self.meets_others.isdisjoint(op.numbers)
             if isinstance(op, (ops.NamedBarrierSync, ops.NamedBarrierArrive))
-            else self.effects.has(op) and not is_alone(op) and not isinstance(op, OF_WHAT_IS_THERE)
+            else self.effects.shared(op) and not isinstance(op, LOCAL)
             for op in walk(body)
         )
 
@@ -344,11 +332,11 @@ def _bits(slots: Iterable[int]) -> int:
     return union(1 << slot for slot in slots)
 
 
-def acting_classes(code: Code) -> list[tuple[int, ...]]:
+def acting_classes(code: Code, effects: Effects) -> list[tuple[int, ...]]:
     """One thread acts where all that is left to do is its own: a loop's body cannot widen it."""
 
     def widest(known: tuple[int, ...], i: Instruction) -> tuple[int, ...]:
-        effect = type(i.op) in SYNCHRONISES or isinstance(i.op, ops.LoadGlobal)
+        effect = i.op in effects.noticed or isinstance(i.op, ops.LoadGlobal)
         own = i.elected or isinstance(i.op, ops.Setmaxnreg)
         return ALL if effect and not own else known
 

@@ -4,7 +4,7 @@ from bisect import bisect_right
 
 from wsdsl.ir.op import Op
 from wsdsl.prover.failure import Failure, Party
-from wsdsl.prover.machine.instructions import BLOCKED, SYNCHRONISES, Instruction
+from wsdsl.prover.machine.instructions import BLOCKED, Instruction
 from wsdsl.prover.machine.machine import Agent, Machine
 from wsdsl.record import record
 
@@ -28,7 +28,7 @@ class History:
         self.begins: list[int] = []
 
     def step(self, m: Machine, a: Agent, i: Instruction) -> int:
-        if type(i.op) not in SYNCHRONISES:
+        if i.op not in m.model.effects.noticed:
             try:
                 return i.run(m, a, i)
             except Failure as failure:

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.effects import Effect, values_of
+from wsdsl.ir.effects import Access, Arrive, Effect, Fence, Wait, values_of
 from wsdsl.ir.op import (
     THREADS,
     Kernel,
@@ -27,7 +27,7 @@ from wsdsl.ir.op import (
 )
 from wsdsl.ir.ops import Partition
 from wsdsl.ir.rewriter import walk, yielded
-from wsdsl.ir.types import BOOL, Accumulator, Fragment, MatrixDescriptor, Tile
+from wsdsl.ir.types import BOOL, Accumulator, Fragment, MatrixDescriptor, State, Tile
 
 Run = Callable[[Any, Any, "Instruction"], int]
 """(machine, agent, instruction) -> BLOCKED, LOCAL or SEEN."""
@@ -91,62 +91,89 @@ class Code:
         return self.slots.setdefault(value.name, len(self.slots))
 
 
-CONTROL = (ops.If, ops.Yield, ops.ForRange, ops.Elect, ops.GriddepLaunchDependents, ops.GriddepWait)
-OF_GMEM = (ops.LoadGlobal, ops.StoreGlobal, ops.SemaphoreArrive, ops.SemaphoreWait)
-PREFETCHES = (ops.PrefetchTensorMap, ops.PrefetchBox, ops.PrefetchTile)
-UNNOTICED = {*CONTROL, *OF_GMEM, *PREFETCHES, ops.Tcgen05Alloc}
-SYNCHRONISES = frozenset(
-    kind
-    for kind, threads in THREADS.items()
-    if not (threads == "kernel" or kind in UNNOTICED)
-    and (not kind.pure or kind in (ops.AsAccumulator, ops.ZeroUnless))
-)
-"""Ops that synchronize, access SMEM or TMEM, or define an accumulator's registers."""
-STORES = (ops.StoreShared, ops.ThreadStore, ops.TmaStore, ops.TmaStoreCommit, ops.TmaStoreWait)
-ALONE = frozenset((ops.SyncWarp, ops.FenceAsyncProxy, *STORES))
-"""Those that a warpgroup does for itself: nobody waits for them, and they wait for nobody; but for
-stores to slots, which others read (`is_alone`)."""
-
-ARRAYS = (ops.AllocateMbarriers, ops.AllocateShared, ops.MakeTensorMap, ops.Constant, ops.DimSize)
-"""Ops whose results are the same everywhere: they are looked up rather than run."""
-
-
-def is_alone(op: Op) -> bool:
-    return type(op) in ALONE and not (isinstance(op, ops.StoreShared) and op.state is not None)
+SUMS = (ops.AsAccumulator, ops.ZeroUnless)
+"""Ops without effects that define an accumulator's registers."""
+SELF_SYNCHRONIZERS = ("warp", "bulk")
+"""Warps, and groups of TMA stores."""
 
 
 @dataclass(frozen=True)
 class Effects:
-    """Which ops others can notice. Accesses to the workspaces `lent` are checked by
-    split_k_protocol.py; only one warpgroup uses the barriers `alone`.
+    """Ops that other threads can notice.
+
+    - `noticed`: ops that synchronize, access SMEM or TMEM, or define an accumulator's registers;
+    - `private`: ops of these that order no other warpgroup: stores of results, through staging
+      buffers;
+    - `lent`: workspaces, whose accesses `split_k_protocol.py` checks;
+    - `alone`: named barriers that only one warpgroup uses.
     """
 
+    noticed: frozenset[Op] = frozenset()
+    private: frozenset[Op] = frozenset()
     lent: frozenset[str] = frozenset()
     alone: frozenset[int] = frozenset()
 
     def has(self, op: Op) -> bool:
-        match op:
-            case ops.NamedBarrierSync():
-                return self.alone.isdisjoint(op.numbers)
-            case _:
-                return type(op) in SYNCHRONISES
+        if isinstance(op, ops.NamedBarrierSync):
+            return self.alone.isdisjoint(op.numbers)
+        return op in self.noticed
+
+    def shared(self, op: Op) -> bool:
+        """Return whether an op may order other warpgroups."""
+        return self.has(op) and op not in self.private
 
     def within(self, region: Region) -> bool:
         return any(map(self.has, walk(region)))
 
     def turn_in(self, region: Region) -> Op | None:
-        """The first wait until it is a piece's turn."""
+        """The first wait for the semaphore of a workspace."""
         waits = (op for op in walk(region) if isinstance(op, ops.SemaphoreWait))
         return next((op for op in waits if op.tensor.name in self.lent), None)
 
 
+def _is_noticed(op: Op, made: Makers) -> bool:
+    if THREADS.get(type(op)) in ("kernel", None) or regions(op):
+        return False
+    return isinstance(op, (*SUMS, ops.Setmaxnreg)) or any(map(_orders, op.effects(made)))
+
+
+def _orders(effect: Effect) -> bool:
+    if isinstance(effect, Access):
+        return effect.space != "gmem"
+    return isinstance(effect, Fence) or effect.on not in ("semaphore", "grid")
+
+
+def _is_private(effect: Effect) -> bool:
+    match effect:
+        case Access(space="smem", item=item):
+            return item is not None and not isinstance(item.type, State)
+        case Access(space=space):
+            return space == "gmem"
+        case Fence(of=of):
+            return of in ("smem", "gmem")
+        case Arrive(on=on) | Wait(on=on):
+            return on in SELF_SYNCHRONIZERS
+
+
+def workspaces(kernel: Kernel) -> frozenset[str]:
+    return frozenset(op.result.name for op in kernel.of(ops.AllocateGlobal))
+
+
+def grid_of(kernel: Kernel) -> ops.LaunchGrid | None:
+    return next(iter(kernel.of(ops.LaunchGrid)), None)
+
+
 def effects_of(kernel: Kernel) -> Effects:
-    lent = frozenset(op.result.name for op in kernel.of(ops.AllocateGlobal))
-    return Effects(lent, _alone(kernel, lent))
+    lent = workspaces(kernel)
+    made = kernel.definers
+    noticed = frozenset(op for op in kernel.ops if _is_noticed(op, made))
+    acting = ((op, [*op.effects(made)]) for op in noticed)
+    private = frozenset(op for op, found in acting if found and all(map(_is_private, found)))
+    return Effects(noticed, private, lent, _alone(kernel, lent))
 
 
 def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
-    """Barriers at which one warpgroup's warps meet before they hand a sum on, and nothing else."""
+    """Named barriers of one warpgroup, all before an arrival at a workspace's semaphore."""
     found: dict[int, Op] = {}
     others: set[int] = set()
 
@@ -154,7 +181,10 @@ def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
         one = isinstance(partition, Partition) and partition.num_warpgroups == 1
         for op, after in zip_longest(region, region[1:]):
             if isinstance(op, (ops.NamedBarrierSync, ops.NamedBarrierArrive)):
-                hands_on = isinstance(after, ops.SemaphoreArrive) and after.tensor.name in lent
+                hands_on = after is not None and any(
+                    isinstance(e, Arrive) and e.on == "semaphore" and e.of and e.of.name in lent
+                    for e in after.effects(kernel.definers)
+                )
                 own = one and isinstance(op, ops.NamedBarrierSync) and op.num_warpgroups == 1
                 if not (own and hands_on and found.setdefault(op.barrier, partition) is partition):
                     others.update(op.numbers)
@@ -183,10 +213,6 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
             work += [op.start, op.stop, op.step]
         elif isinstance(op, ops.If) and effects.within((*op.then, *op.orelse)):
             work.append(op.cond)
-        elif isinstance(op, (ops.LoadGlobal, ops.StoreGlobal)) and effects.has(op):
-            work += op.index
-            if isinstance(op, ops.StoreGlobal) and op.pred is not None:
-                work.append(op.pred)
         elif effects.has(op):
             work += _wanted(op, kernel.definers)
     while work:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from copy import copy
 from dataclasses import dataclass, field
@@ -10,22 +9,15 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
-from wsdsl.ir.op import Kernel, Op, Value, operands, walk
-from wsdsl.ir.ops import (
-    AsAccumulator,
-    Partition,
-    Tcgen05Ld,
-    Tcgen05Mma,
-    Tcgen05St,
-    TmemColumns,
-    ZeroUnless,
-)
-from wsdsl.ir.types import Barriers, Columns, Shared, Sizes, Tensor
+from wsdsl.ir.effects import Access, Arrive
+from wsdsl.ir.op import Kernel, Value, operands, results_of, walk
+from wsdsl.ir.ops import Partition
+from wsdsl.ir.types import Barriers, Columns, Shared, Sizes
 from wsdsl.ir.verify.mma_operands import carried_operands
 from wsdsl.ir.verify.synchronization import reaches_others
 from wsdsl.lazy import cached_property
 from wsdsl.prover.failure import Outside
-from wsdsl.prover.machine.instructions import Code, effects_of, needed_values
+from wsdsl.prover.machine.instructions import SUMS, Code, effects_of, grid_of, needed_values
 from wsdsl.prover.machine.symbolic_terms import Term, apply
 
 FEW, MANY = 4, 512
@@ -76,36 +68,37 @@ class Model:
         """Was there one with more, so that it was taken to run any number of times?"""
         flat = list(walk(kernel.body))
         self.partitions = tuple(op for op in kernel.body if isinstance(op, Partition))
-        launch = next((op for op in flat if isinstance(op, ops.LaunchGrid)), None)
+        launch = grid_of(kernel)
         self.cluster = launch.cluster if launch else 1
         self.effects = effects_of(kernel)
+        every = [effect for op in flat for effect in op.effects(kernel.definers)]
+        accesses = [effect for effect in every if isinstance(effect, Access)]
         self.carried = {v.name: first.name for v, first in carried_operands(kernel).items()}
         """Operands in registers that loops carry: each name, and the one for all of them."""
-        self.joined = any(isinstance(op, ops.SyncCluster) or reaches_others(op) for op in flat)
+        clusters = any(isinstance(e, Arrive) and e.on == "cluster" for e in every)
+        self.joined = clusters or any(map(reaches_others, flat))
         """Do the CTAs of a cluster do anything with each other?"""
         self.ranks = self._ranks()
         self.reached: set[tuple[int, int]] = set()
         """By rank: who was seen to reach whom."""
-        self.meets = any(isinstance(op, ops.SyncCluster) and not op.relaxed for op in flat)
+        self.meets = any(not op.relaxed for op in kernel.of(ops.SyncCluster))
         """Do the CTAs of a cluster see all of each other at some time?"""
-        self.pairs = any(isinstance(op, Tcgen05Mma) and op.cta_group > 1 for op in flat)
+        self.pairs = any(access.pair for access in accesses)
         """Do products read the SMEM of two CTAs?"""
         self.written = written_tensors(kernel)
         self.fixed = dict(kernel.sizes)
-        self.arrays = self._arrays(flat)
-        self.columns = frozenset(op.result.name for op in flat if isinstance(op, TmemColumns))
+        halved = {x.of for x in accesses if any(s.half is not None for w in x.spans for s in w)}
+        self.arrays = self._arrays(flat, halved)
+        columns = (v for op in flat for v in results_of(op) if isinstance(v.type, Columns))
+        self.columns = frozenset(v.name for v in columns)
         """Arrays in tensor memory; `bytes` of theirs are columns, of sums and operands those of one
         half of each warp's lanes, then those of the other."""
-        self.boxes = _boxes(flat)
-        self.used = frozenset(
-            v.name
-            for op in flat
-            if not isinstance(op, (ZeroUnless, AsAccumulator))
-            for v in operands(op)
-        )
+        self.boxes = {op.result.name: op.bytes for op in kernel.of(ops.MakeTensorMap)}
+        using = (op for op in flat if not isinstance(op, SUMS))
+        self.used = frozenset(v.name for op in using for v in operands(op))
         """Values that are used other than by `zero_unless` and `as_accumulator`."""
-        copies = (ops.TmaLoad, ops.ClcTryCancel)
-        self.copied = frozenset(op.shared.name for op in flat if isinstance(op, copies))
+        copies = (x for x in accesses if (x.kind, x.space) == ("write", "smem") and x.asynchronous)
+        self.copied = frozenset(x.of.name for x in copies if x.of is not None)
         """Arrays that the async proxy writes."""
         self.needed = needed_values(kernel, self.effects)
         self.work: dict[int, tuple[int, int, int]] = {}
@@ -174,22 +167,22 @@ class Model:
         # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
         return min(entry, max(counts, default=entry))
 
-    def _arrays(self, flat: list[Any]) -> dict[str, Array]:
+    def _arrays(self, flat: list[Any], halved: set[Value | None]) -> dict[str, Array]:
         made: dict[str, Array] = {}
-        halved = {v for op in flat for v in _by_halves(op)}
         barriers = 0
-        for op in flat:
-            if isinstance(op, ops.AllocateMbarriers) and isinstance(op.result.type, Barriers):
-                name, num = op.result.name, op.result.type.num
-                made[name] = Array(name, op.label, num, 0, op.arrivals, barriers, len(made))
-                barriers += num
-            elif isinstance(op, ops.AllocateShared) and isinstance(op.result.type, Shared):
-                name, kind = op.result.name, op.result.type
-                made[name] = Array(name, op.label, kind.num, kind.bytes, index=len(made))
-            elif isinstance(op, TmemColumns) and isinstance(op.result.type, Columns):
-                name, of = op.result.name, op.result.type
-                columns = of.columns * (2 if op.result in halved else 1)
-                made[name] = Array(name, op.label, of.num, columns, index=len(made))
+        for op, value in ((x, v) for x in flat for v in results_of(x)):
+            name, index = value.name, len(made)
+            match value.type:
+                case Barriers(num=num):
+                    made[name] = Array(name, op.label, num, 0, op.arrivals, barriers, index)
+                    barriers += num
+                case Shared(num=num, bytes=bytes):
+                    made[name] = Array(name, op.label, num, bytes, index=index)
+                case Columns(num=num, columns=columns):
+                    bytes = columns * (2 if value in halved else 1)
+                    made[name] = Array(name, op.label, num, bytes, index=index)
+                case _:
+                    pass
         self.num_barriers = barriers
         return made
 
@@ -236,25 +229,3 @@ class Model:
         if self.sizes is not None:
             return self.num_ctas // (self.cluster if what == "clusters" else 1)
         return (what,)
-
-
-def _by_halves(op: Op) -> tuple[Value, ...]:
-    """Columns that threads load or store half of the lanes of at a time."""
-    match op:
-        case Tcgen05Mma():
-            return op.sums, op.a
-        case Tcgen05Ld():
-            return (op.sums,)
-        case Tcgen05St():
-            return (op.columns,)
-        case _:
-            return ()
-
-
-def _boxes(flat: list[Any]) -> dict[str, int]:
-    """Bytes of each tensor map's box."""
-    made: dict[str, int] = {}
-    for op in flat:
-        if isinstance(op, ops.MakeTensorMap) and isinstance(op.tensor.type, Tensor):
-            made[op.result.name] = math.prod(op.box) * op.tensor.type.dtype.bits // 8
-    return made

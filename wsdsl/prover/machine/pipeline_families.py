@@ -4,11 +4,12 @@ A ring looks the same from each of its stages. States of the machine that differ
 are one state: that is the induction over the ring, a state after one more slot is the same state.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
 from wsdsl.ir import ops
+from wsdsl.ir.effects import Access
 from wsdsl.ir.op import Op, Value, operands, results_of
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import State
@@ -37,38 +38,24 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
     sets = _Sets()
     picked: set[str] = set()
     reached: set[str] = set()
-    advances: list[ops.Advance] = []
     states: list[Value] = []
     for op in walk(model.kernel.body):
         states += [v for v in results_of(op) if isinstance(v.type, State)]
-        match op:
-            case ops.Advance():
-                sets.join(op.result.name, op.state.name)
-                advances.append(op)
-            case ops.ForRange():
-                for four in zip(op.init, op.args, op.result, yielded(op.body), strict=True):
-                    if isinstance(four[0].type, State):
-                        states.append(four[1])
-                        for value in four[1:]:
-                            sets.join(four[0].name, value.name)
-            case ops.SmemDescriptor() if model.pairs:
-                reached.add(op.shared.name)
-                sets.join(f"array {op.shared.name}", op.state.name)
-            case ops.If():
-                for three in zip(op.result, yielded(op.then), yielded(op.orelse), strict=True):
-                    if isinstance(three[0].type, State):
-                        sets.join(three[0].name, three[1].name)
-                        sets.join(three[0].name, three[2].name)
-            case ops.StoreShared(item=Value()) | ops.TmaStore() | ops.ThreadStore():
-                picked.add(op.shared.name)
-            case ops.StoreTransposed() | ops.LoadTransposed():
-                picked.add(op.shared.name)
-            case _:
-                if reaches_others(op):
-                    reached |= {v.name for v in operands(op)}
-                for array, state in _walked(op):
-                    if array.name in model.arrays:
-                        sets.join(f"array {array.name}", state.name)
+        for value, other in _equal_states(op):
+            sets.join(value.name, other.name)
+        if isinstance(op, ops.ForRange):
+            states += [v for v in op.args if isinstance(v.type, State)]
+        if model.pairs and isinstance(op, ops.SmemDescriptor):
+            reached.add(op.shared.name)
+        elif reaches_others(op):
+            reached |= {v.name for v in operands(op)}
+        for array, state in _walked(op):
+            if array.name in model.arrays:
+                sets.join(f"array {array.name}", state.name)
+        for effect in op.effects(model.kernel.definers):
+            if isinstance(effect, Access) and effect.of is not None and effect.space == "smem":
+                is_index = effect.item is not None and not isinstance(effect.item.type, State)
+                picked |= {effect.of.name} if is_index else set()
     made: list[Family] = []
     number: dict[str, int] = {}
     of_array: dict[str, int] = {}
@@ -84,11 +71,28 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
         family.remote |= array.name in reached
         family.arrays.append(array)
     of_state = {v.name: number.get(sets.find(v.name), -1) for v in states}
-    for op in advances:
+    for op in model.kernel.of(ops.Advance):
         place = number.get(sets.find(op.result.name))
         if place is not None:
             made[place].turns &= op.num == made[place].num
     return made, of_array, of_state
+
+
+def _equal_states(op: Op) -> Iterator[tuple[Value, Value]]:
+    """The values of a pipeline state that control joins, or that follow one another."""
+    joined: Iterable[tuple[Value, ...]] = ()
+    match op:
+        case ops.Advance():
+            joined = [(op.result, op.state)]
+        case ops.ForRange():
+            joined = zip(op.init, op.args, op.result, yielded(op.body), strict=True)
+        case ops.If():
+            joined = zip(op.result, yielded(op.then), yielded(op.orelse), strict=True)
+        case _:
+            pass
+    for value, *others in joined:
+        if isinstance(value.type, State):
+            yield from ((value, other) for other in others)
 
 
 def _walked(op: Op) -> Iterator[tuple[Value, Value]]:

@@ -16,18 +16,18 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import Touch, touches
+from wsdsl.ir.effects import Arrive, Fence, Wait
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.ops import Partition, StoreBins
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.prover.failure import GLOBAL_ORDER, Failure, Party
-from wsdsl.prover.machine.instructions import effects_of
+from wsdsl.prover.machine.instructions import grid_of, workspaces
 from wsdsl.prover.machine.linear import Linear
 from wsdsl.prover.memory.gmem_accesses import Access
 from wsdsl.prover.memory.gmem_regions import ALL, NOT_YET, OWN, WARP, GlobalPlaces
 from wsdsl.prover.protocols.disjoint_items import meeting
 from wsdsl.prover.protocols.scheduler_terms import count_items
 
-"""The kind of failure."""
 NUMBERS = (ops.CtaIndex, ops.ClusterIndex, ops.NumCtas, ops.NumClusters)
 MOST_BEHIND = 16
 """Groups of TMA stores that are told apart; more pending ones are not understood."""
@@ -62,12 +62,12 @@ Done = dict[Access, Known]
 
 def check_global_order(kernel: Kernel) -> None:
     """Raises Failure where two accesses of a CTA may come in another order."""
-    effects, found = effects_of(kernel), dict(touches(kernel))
-    out = effects.lent | {x.tensor for x in found.values() if x.flag}
+    found = dict(touches(kernel))
+    out = workspaces(kernel) | {x.tensor for x in found.values() if x.flag}
     written = frozenset(x.tensor for x in found.values() if x.writes)
     read = frozenset(x.tensor for x in found.values() if x.reads)
     found = {op: x for op, x in found.items() if x.tensor in written - out}
-    grid = next(iter(kernel.of(ops.LaunchGrid)), None)
+    grid = grid_of(kernel)
     overlap = written - read if grid is not None and grid.overlapping else frozenset[str]()
     places = GlobalPlaces(kernel, overlap, written)
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
@@ -164,7 +164,7 @@ class _Partition:
         """Was there a loop over the work?"""
         self.of_one = False
         """Is this a part that one warpgroup runs at most?"""
-        self.grid = grid = next(iter(kernel.of(ops.LaunchGrid)), None)
+        self.grid = grid = grid_of(kernel)
         self.one_item = (
             grid is not None
             and grid.scheduler == "persistent"
@@ -275,7 +275,7 @@ class _Partition:
                 made[aged] = known.least(made[aged]) if aged in made else known
         return made
 
-    def after(self, op: Op, done: Done, elected: bool) -> Done:
+    def after(self, op: Any, done: Done, elected: bool) -> Done:
         if op in self.accesses:
             access = self.accesses[op]
             if self.one_item and not access.reads and not isinstance(op, StoreBins):
@@ -290,39 +290,36 @@ class _Partition:
             return done | {access: Known(NOT_YET if access.by_tma else OWN)}
         if elected:
             return done
-        match op:
-            case ops.SyncWarp():
-                return {x: known.met(WARP) for x, known in done.items()}
-            case ops.SyncCta() | ops.SyncCluster():
-                return {x: known.met(ALL) for x, known in done.items()}
-            case ops.NamedBarrierSync() if self._meets(op):
-                return {x: known.met(ALL) for x, known in done.items()}
-            case ops.FenceAsyncProxy(everywhere=True):
-                return {
-                    x: known if x.by_tma or known.fenced >= OWN else replace(known, fenced=OWN)
-                    for x, known in done.items()
-                }
-            case ops.TmaStoreCommit():
-                return {
-                    x: replace(known, behind=min(known.behind + 1, MOST_BEHIND))
-                    if x.by_tma
-                    else known
-                    for x, known in done.items()
-                }
-            case ops.TmaStoreWait(read=False, pending=pending):
-                return {
-                    x: replace(known, over=max(known.over, OWN))
-                    if x.by_tma and known.behind >= pending >= 0
-                    else known
-                    for x, known in done.items()
-                }
-            case _:
-                return done
+        for effect in op.effects(self.places.made):
+            match effect:
+                case Wait(on="warp"):
+                    done = {x: known.met(WARP) for x, known in done.items()}
+                case Wait(on="cta" | "cluster"):
+                    done = {x: known.met(ALL) for x, known in done.items()}
+                case Wait(on="named barrier", item=item) if self._meets(op, item is None):
+                    done = {x: known.met(ALL) for x, known in done.items()}
+                case Fence(of="gmem"):
+                    done = {
+                        x: known if x.by_tma or known.fenced >= OWN else replace(known, fenced=OWN)
+                        for x, known in done.items()
+                    }
+                case Arrive(on="bulk"):
+                    for x, known in done.items():
+                        if x.by_tma:
+                            behind = min(known.behind + 1, MOST_BEHIND)
+                            done = done | {x: replace(known, behind=behind)}
+                case Wait(on="bulk", pending=pending) if not op.read:
+                    for x, known in done.items():
+                        if x.by_tma and known.behind >= pending >= 0:
+                            done = done | {x: replace(known, over=max(known.over, OWN))}
+                case _:
+                    pass
+        return done
 
-    def _meets(self, op: ops.NamedBarrierSync) -> bool:
-        """Do all warps of the partition meet there?"""
+    def _meets(self, op: Any, one: bool) -> bool:
+        """Return whether all warps of the partition synchronize at `one` named barrier."""
         num = self.partition.num_warpgroups
-        together = op.num_warpgroups == num and op.item is None
+        together = op.num_warpgroups == num and one
         return num == 1 or (together and op.barrier in self.own_barriers)
 
     def compare_with_others(self, access: Access) -> None:

@@ -158,6 +158,16 @@ class GlobalPlaces:
             case ops.Iota():
                 kind = repr(value.type)
                 return ("iota", Along(self.sums.of(op.start), op.extent, kind, op.apart))
+            case _ if isinstance(value.type, Fragment):
+                return self._loaded_key(value, op)
+            case _:
+                return self._loaded_key(value, op, ("number", self.sums.of(value)))
+
+    def _loaded_key(
+        self, value: Value, op: Op | None, other: tuple[Any, ...] = ()
+    ) -> tuple[Any, ...]:
+        """The place that a load reads; `other` (else the value) of other ops."""
+        match op:
             case ops.LoadGlobal() if op.tensor.name not in self.written:
                 return ("load", op.tensor.name, *map(self._key, op.index))
             case ops.LoadShared():
@@ -169,10 +179,8 @@ class GlobalPlaces:
                 size = value.type.columns * value.type.dtype.bits // 8
                 held = Along(Linear(op.offset), size, repr(value.type))
                 return ("line", op.shared, op.state, op.swizzle, op.rows, op.start, held)
-            case _ if not isinstance(value.type, Fragment):
-                return ("number", self.sums.of(value))
             case _:
-                return ("value", value)
+                return other or ("value", value)
 
     # Iterations ----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, walk
 from wsdsl.ir.ops import Partition
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.prover.failure import Failure, Party
-from wsdsl.prover.machine.linear import I32, WARPGROUP, Sums
+from wsdsl.prover.machine.linear import I32, WARPGROUP, Linear, Sums
 
 HINT = "index by iota, by constants, or by values that `mod` or `min` and `max` bound"
 
@@ -77,8 +77,6 @@ class _Intervals:
         match op:
             case ops.Constant() if isinstance(op.value, int):
                 return Interval(int(op.value), int(op.value))
-            case ops.WarpgroupIndex():
-                return Interval(0, self.warpgroups - 1)
             case ops.Iota():
                 start = self.of(op.start)
                 return start and Interval(start.low, start.high + op.extent - 1)
@@ -89,7 +87,10 @@ class _Intervals:
             case ops.Map(fn="where", args=(_, x, y)):
                 return _mapped("where", self.of(x), self.of(y))
             case _:
-                return None
+                is_warpgroup = op is not None and self.sums.of(value) == Linear(
+                    0, ((WARPGROUP, 1),)
+                )
+                return Interval(0, self.warpgroups - 1) if is_warpgroup else None
 
     def _blocks(self, x: Value, y: Value) -> Interval | None:
         """Of blocks' numbers, how far they are apart."""

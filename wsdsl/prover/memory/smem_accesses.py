@@ -11,7 +11,9 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.effects import Access
+from wsdsl.ir.op import Makers, Op, Value
+from wsdsl.ir.verify.threads import threads_of
 from wsdsl.prover.failure import Party
 from wsdsl.prover.machine.instructions import Instruction
 from wsdsl.prover.machine.machine import (
@@ -99,7 +101,9 @@ def write(
         for _, event, reader in held.reads:
             if event & ~know:
                 told = f"this may overwrite {what} while it is still read"
-                raise a.fail("race", op, told, reader, _release_hint(reader))
+                raise a.fail(
+                    "race", op, told, reader, _release_hint(reader.op, m.model.kernel.definers)
+                )
         needed = held.write | (held.shown if asynchronous else 0)
         if needed & ~know:
             proxy = not held.write & ~know
@@ -116,21 +120,19 @@ def write(
     m.memory[key] = tuple(after)
 
 
-def _release_hint(reader: Party) -> str:
-    kind, fenced = type(reader.op).__name__, "fence_async_proxy, where TMA overwrites it"
-    over = {
-        "WgmmaMmaAsync": "wgmma_wait",
-        "Tcgen05Mma": "a tcgen05_commit",
-        "Tcgen05Cp": "a tcgen05_commit",
-        "Tcgen05Ld": "tcgen05_wait_ld, then tcgen05_fence",
-        "TmaStore": "tma_store_wait, then sync_warp, or a named barrier if four warps wrote it",
-        "Tcgen05St": "tcgen05_wait_st, then tcgen05_fence",
-        "StoreScaleFactors": fenced,
-        "LoadPanels": fenced,
-        "LoadShared": fenced,
-        "ClcQueryCancel": fenced,
-        "ThreadStore": fenced,
-    }.get(kind, "it")
+def _release_hint(op: Op, made: Makers) -> str:
+    accesses = [e for e in op.effects(made) if isinstance(e, Access)]
+    reads = [e for e in accesses if e.kind == "read"]
+    if not reads or not reads[0].asynchronous:
+        over = "fence_async_proxy, where TMA overwrites it"
+    elif threads_of(op) == "one":
+        over = "a tcgen05_commit"
+    elif reads[0].space == "tmem":
+        over = "tcgen05_wait_ld, then tcgen05_fence"
+    elif any(e.space == "gmem" for e in accesses):
+        over = "tma_store_wait, then sync_warp, or a named barrier if four warps wrote it"
+    else:
+        over = "wgmma_wait"
     return f"complete the reads ({over}), then arrive on a barrier that the writer awaits"
 
 

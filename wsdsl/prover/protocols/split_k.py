@@ -9,6 +9,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, operands, walk
 from wsdsl.ir.ops import Partition
 from wsdsl.prover.failure import SPLIT_K, Failure, Party
+from wsdsl.prover.machine.instructions import grid_of, workspaces
 from wsdsl.prover.machine.linear import Sums
 from wsdsl.prover.protocols.disjoint_splits import check_pieces_apart
 from wsdsl.prover.protocols.parallel_fixup import ParallelReduction
@@ -20,8 +21,7 @@ from wsdsl.prover.protocols.workspace_slots import WorkspaceSlots
 
 def check_split_k_protocol(kernel: Kernel) -> None:
     """Raises Failure where sums are handed on in another way than is understood."""
-    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
-    lent = {op.result.name for op in kernel.of(ops.AllocateGlobal)}
+    grid, lent = grid_of(kernel), workspaces(kernel)
     for op in kernel.of(ops.SemaphoreArrive, ops.SemaphoreWait):
         if op.tensor.name not in lent:
             raise _fail(0, op, "the prover supports only flags of workspaces")

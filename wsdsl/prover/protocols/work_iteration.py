@@ -143,8 +143,8 @@ class WorkIteration(ABC):
                 bodies = [op.then, op.orelse] if test is None else [op.then if test else op.orelse]
                 for body in bodies:
                     yield from self.region(body, {way})
-            case ops.NamedBarrierSync(item=None, num_warpgroups=num) if (
-                num >= self.partition.num_warpgroups
+            case ops.NamedBarrierSync(item=None) if (
+                op.num_warpgroups >= self.partition.num_warpgroups
             ):
                 yield replace(way, loose=False, read=frozenset())
             case ops.SyncWarp():
@@ -154,7 +154,7 @@ class WorkIteration(ABC):
             case ops.ForRange():
                 inner = [o for o in walk(op.body) if self.touches(o)]
                 for o in inner:
-                    if not isinstance(o, ops.LoadGlobal):
+                    if not o.repeatable:
                         raise self.fail(o, "the prover supports only loads in this loop")
                 yield way
                 if inner:
