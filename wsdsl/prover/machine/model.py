@@ -93,7 +93,6 @@ class Model:
         self.columns = frozenset(v.name for v in columns)
         """Arrays in tensor memory; `bytes` of theirs are columns, of sums and operands those of one
         half of each warp's lanes, then those of the other."""
-        self.boxes = {op.result.name: op.bytes for op in kernel.of(ops.MakeTensorMap)}
         using = (op for op in flat if not isinstance(op, SUMS))
         self.used = frozenset(v.name for op in using for v in operands(op))
         """Values that are used other than by `zero_unless` and `as_accumulator`."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.effects import Access
-from wsdsl.ir.op import Op, Value, operands, results_of
+from wsdsl.ir.op import Op, Value, bound, operands, results_of
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import State
 from wsdsl.ir.verify.synchronization import reaches_others
@@ -40,11 +40,9 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
     reached: set[str] = set()
     states: list[Value] = []
     for op in walk(model.kernel.body):
-        states += [v for v in results_of(op) if isinstance(v.type, State)]
+        states += [v for v in (*results_of(op), *bound(op)) if isinstance(v.type, State)]
         for value, other in _equal_states(op):
             sets.join(value.name, other.name)
-        if isinstance(op, ops.ForRange):
-            states += [v for v in op.args if isinstance(v.type, State)]
         if model.pairs and isinstance(op, ops.SmemDescriptor):
             reached.add(op.shared.name)
         elif reaches_others(op):

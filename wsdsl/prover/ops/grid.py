@@ -1,6 +1,9 @@
 """Indices of CTAs and warpgroups, and registers per thread."""
 
+from typing import Any
+
 from wsdsl.ir import ops
+from wsdsl.ir.op import Op
 from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction
 from wsdsl.prover.machine.machine import (
     Agent,
@@ -71,3 +74,10 @@ def trace_warpgroup_index(t: TraceBuilder, op: ops.WarpgroupIndex, who: ThreadSe
 
 def trace_setmaxnreg(t: TraceBuilder, op: ops.Setmaxnreg, _: ThreadSet) -> None:
     t.emit(op, f"setmaxnreg.{'inc' if op.increase else 'dec'}", str(op.count))
+
+
+SPECIAL: dict[type[Op], Any] = {
+    ops.CtaIndex: "%ctaid.x", ops.NumCtas: "%nctaid.x", ops.CtaRank: "%cluster_ctarank",
+    ops.ClusterIndex: "%clusterid.x", ops.NumClusters: "%nclusterid.x",
+    ops.WarpgroupIndex: ops.WarpgroupIndex,
+}  # fmt: skip

@@ -15,11 +15,13 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import direct_tensors, sized_dims
+from wsdsl.ir.effects import Access, Arrive, Effect, Fence, Wait
 from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN
 from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
 from wsdsl.ir.ops import Iota, LoadGlobal, MakeTensorMap, Partition, TmaLoad, TmaStore, by_warpgroup
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import I32, Tile
+from wsdsl.prover.ops.grid import SPECIAL
 from wsdsl.prover.ptx import accessed_bytes as a
 from wsdsl.prover.ptx.accessed_bytes import POINTER, Allowed, Own
 from wsdsl.prover.ptx.ptx_trace import OPERAND, Jump, Program
@@ -38,12 +40,6 @@ LANES = 0, 127, 42
 """Of the first group and of others."""
 SEMAPHORE = ("red.release", "red.relaxed", "ld.acquire")
 LESS = "setp.lt.s32"
-FLAGS = (ops.SemaphoreArrive, ops.SemaphoreWait)
-FENCES = (
-    ops.FenceAsyncProxy, ops.FenceMbarrierInit, ops.SyncCta, ops.SyncWarp,
-    ops.NamedBarrierSync, ops.NamedBarrierArrive,
-)  # fmt: skip
-EVENTS = (*FLAGS, *FENCES, ops.MbarrierWait, TmaLoad, TmaStore)
 COPIES = re.compile(r"cp\.(?:reduce\.)?async\.bulk\.tensor\..*shared::(cluster\.global)?")
 FENCE_OF_PTX = re.compile(r"fence\.proxy|bar\.|barrier\.(?!cluster)")
 EVENT_OF_NUMBERS = re.compile(rf"bra|{COPIES.pattern}|{'|'.join(SEMAPHORE)}")
@@ -56,6 +52,7 @@ Seen = tuple[str, Numbers]
 """An event, and of a copy its coordinates; of a semaphore the argument, the byte and the amount."""
 WAIT: Seen = "a wait", ()
 FENCE: Seen = "a fence or barrier", ()
+NUMBERS: Seen = "an event with numbers", ()
 END: Seen = "the end", ()
 STOP: Seen = UNKNOWN, ()
 """Whether there is another event is not known."""
@@ -67,7 +64,7 @@ Events = Iterator[tuple[Seen | Allowed | Own, Any]]
 def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | None, str] | None:
     """The first difference. An unknown branch or bound ends a comparison."""
     arguments, steps = _arguments(kernel), cache(partial(_steps, program))
-    first, of_items = 0, dict(x for grid in kernel.of(ops.LaunchGrid) for x in grid.tiles)
+    of_items = dict(x for grid in kernel.of(ops.LaunchGrid) for x in grid.tiles)
     # The number of items is an i32.
     too_many = prod(-(-SIZE // by) for by in of_items.values()) >= 1 << 31
     of_ones = {("size", dim): FEW for dim, by in of_items.items() if too_many and by == 1}
@@ -78,23 +75,19 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
         | {("size", dim): size for dim, size in kernel.sizes}
         for size in (SIZE, SIZE // 2)
     )
-    dims = {op.dim for op in kernel.of(ops.DimSize)} - {*dict(kernel.sizes)}
+    dims = _open_dims(kernel)
     some = [(dim, n) for dim in sorted(dims) for n in (0, 1) if n == 0 or dim not in of_items]
     near, samples = _near_thresholds(kernel), 1
-    if any(op.result.type == Tile(I32) for op in kernel.of(LoadGlobal)):
+    loads = (v for op in kernel.ops if op.repeatable and not op.pure for v in results_of(op))
+    if any(v.type == Tile(I32) for v in loads):
         samples = SAMPLES
     few = [(FEW, i, plain | {("size", dim): n}) for dim, n in some for i in range(0, samples, 3)]
-    roles = list[tuple[Partition, range, int, int]]()
-    for together in by_warpgroup(kernel.of(Partition)):
-        groups = range(first, first + together[0].num_warpgroups)
-        first = groups.stop
-        roles += ((x, groups, warp, len(together)) for warp, x in enumerate(together))
     unknown = {**plain, DATA: (near, 0), Own: True}
-    for partition, groups, warp, of in roles:
+    for partition, groups, warp, of in _roles(kernel):
         body = [op for op in kernel.body if op is partition or not isinstance(op, Partition)]
         anywhere = [x for x, _ in _anywhere(kernel, body, unknown)]
         lanes = LANES if of == 1 and anywhere else LANES[:1]
-        flags = {id(op) for op in walk(partition.body) if isinstance(op, FLAGS)}
+        flags = {id(op) for op in walk(partition.body) if _waits_or_arrives(op)}
         compared = set[int]()
         of_flags = [(CLUSTERS, n, plain if n < 8 else half) for n in range(16)]
         many = [*(of_flags if flags else of_flags[1 : samples + 1]), *few]
@@ -136,6 +129,23 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
                     continue
                 return op, f"{told} in line {line} (thread {special['%tid.x']})"
     return None
+
+
+def _waits_or_arrives(op: Op) -> bool:
+    return isinstance(op, ops.SemaphoreArrive | ops.SemaphoreWait)
+
+
+def _open_dims(kernel: Kernel) -> set[str]:
+    return {op.dim for op in kernel.of(ops.DimSize)} - {*dict(kernel.sizes)}
+
+
+def _roles(kernel: Kernel) -> Iterator[tuple[Partition, range, int, int]]:
+    """Each partition with its warpgroups, its warp, and the number of warps with partitions."""
+    first = 0
+    for together in by_warpgroup(kernel.of(Partition)):
+        groups = range(first, first + together[0].num_warpgroups)
+        first = groups.stop
+        yield from ((x, groups, warp, len(together)) for warp, x in enumerate(together))
 
 
 def _launched(kernel: Kernel, given: Held, clusters: int) -> int:
@@ -181,13 +191,6 @@ def _flag(at: int | None, amount: int | None) -> Seen:
     return FLAG, (*place, None if amount is None else amount % (1 << 32))
 
 
-SPECIAL: dict[type[Op], Any] = {
-    ops.CtaIndex: "%ctaid.x", ops.NumCtas: "%nctaid.x", ops.CtaRank: "%cluster_ctarank",
-    ops.ClusterIndex: "%clusterid.x", ops.NumClusters: "%nclusterid.x",
-    ops.WarpgroupIndex: ops.WarpgroupIndex,
-}  # fmt: skip
-
-
 def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
     around = _around(kernel)
     for op in region:
@@ -195,14 +198,6 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
         if held[Own] and id(op) in a.accessing(kernel):
             yield from ((x, op) for x in a.allowed(kernel, op, held))
         match op:
-            case ops.Map():
-                args, of = [held.get(x) for x in op.args], FOLDS.get(op.fn)
-                if of is None or None in args or (op.fn in DIVIDES and not args[-1]):
-                    held[op.result] = None
-                elif tuple in map(type, args):
-                    held[op.result] = a.spread(op.fn, args)
-                else:
-                    held[op.result] = of(*args)
             case Partition():
                 held[ops.Elect] = held[Partition]
                 yield from _kernel_events(kernel, op.body, held)
@@ -233,44 +228,66 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                         yield STOP, op
                     carried = [held.get(x) for x in yielded(op.body)]
                 held |= zip(op.result, carried, strict=True)
-            case TmaLoad() | TmaStore():
+            case _:
                 if isinstance(op, TmaStore) and op.lines:
                     yield STOP, op
-                box: Any = kernel.definers[op.map]
-                at = [held.get(x) for x in reversed(op.coordinates)]
-                if box.swizzle in PACKED_SPAN:
-                    at = [0, 0, *(x if x is None else x // PACKED_LINES for x in at[:2]), *at[2:]]
-                elif box.tensor.type.dtype.bits == 4 and at[0] is not None:
-                    at[0] >>= 1  # In bytes.
-                yield _copy(isinstance(op, TmaLoad), held["map", box], at), op
-            case ops.SemaphoreArrive() | ops.SemaphoreWait():
-                by = (
-                    op.count if isinstance(op, ops.SemaphoreWait) else op.by or op.wrap or op.amount
-                )
-                index = held.get(op.index[0])
-                at = None if index is None else held["tensor", op.tensor.name] + 4 * index
-                yield _flag(at, held.get(by) if isinstance(by, Value) else by), op
-            case ops.Constant():
-                held[op.result] = op.value
-            case ops.DimSize():
-                held[op.result] = held.get(("size", op.dim))
-            case LoadGlobal():
-                held[op.result] = _loaded(kernel, op, held)
-            case ops.InitialState():
-                held[op.result] = 0
-            case ops.Advance() if (stage := held.get(op.state)) is not None:
-                held[op.result] = (stage + 1) % op.num
-            case Iota() if (start := held.get(op.start)) is not None:
-                held[op.result] = start, start + op.extent - 1
-            case ops.MbarrierWait():
-                yield WAIT, op
-            case _ if type(op) in FENCES:
-                if held[Own]:
-                    yield FENCE, op
-            case _ if type(op) in SPECIAL:
-                held[op.result] = held[SPECIAL[type(op)]]  # type: ignore[attr-defined]
-            case _:
-                held |= dict.fromkeys(results_of(op))
+                event = _events_of(kernel).get(id(op))
+                if event == NUMBERS:
+                    event = _event(kernel, op, held)
+                if event is not None and (event != FENCE or held[Own]):
+                    yield event, op
+                held |= dict.fromkeys(results_of(op), _value(kernel, op, held))
+
+
+def _event(kernel: Kernel, op: Op, held: Held) -> Seen:
+    """A copy with its coordinates, or a semaphore with its amount."""
+    match op:
+        case TmaLoad() | TmaStore():
+            box: Any = kernel.definers[op.map]
+            at = [held.get(x) for x in reversed(op.coordinates)]
+            if box.swizzle in PACKED_SPAN:
+                at = [0, 0, *(x if x is None else x // PACKED_LINES for x in at[:2]), *at[2:]]
+            elif box.tensor.type.dtype.bits == 4 and at[0] is not None:
+                at[0] >>= 1  # In bytes.
+            return _copy(isinstance(op, TmaLoad), held["map", box], at)
+        case ops.SemaphoreArrive() | ops.SemaphoreWait():
+            by = op.count if isinstance(op, ops.SemaphoreWait) else op.by or op.wrap or op.amount
+            index = held.get(op.index[0])
+            at = None if index is None else held["tensor", op.tensor.name] + 4 * index
+            return _flag(at, held.get(by) if isinstance(by, Value) else by)
+        case _:
+            return STOP
+
+
+def _value(kernel: Kernel, op: Op, held: Held) -> Any:
+    """A scalar, or the bounds of the elements of a fragment."""
+    match op:
+        case ops.Map():
+            args, of = [held.get(x) for x in op.args], FOLDS.get(op.fn)
+            if of is None or None in args or (op.fn in DIVIDES and not args[-1]):
+                return None
+            return a.spread(op.fn, args) if tuple in map(type, args) else of(*args)
+        case ops.Constant():
+            return op.value
+        case ops.DimSize():
+            return held.get(("size", op.dim))
+        case LoadGlobal():
+            return _loaded(kernel, op, held)
+        case _:
+            return _state(op, held)
+
+
+def _state(op: Op, held: Held) -> Any:
+    """A pipeline stage, the bounds of indices, or a special register."""
+    match op:
+        case ops.InitialState():
+            return 0
+        case ops.Advance() if (stage := held.get(op.state)) is not None:
+            return (stage + 1) % op.num
+        case Iota() if (start := held.get(op.start)) is not None:
+            return start, start + op.extent - 1
+        case _:
+            return held.get(SPECIAL.get(type(op)))
 
 
 def _anywhere(kernel: Kernel, region: Sequence[Op], held: Held) -> Iterator[tuple[Allowed, Op]]:
@@ -286,7 +303,28 @@ def _around(kernel: Kernel) -> dict[int, bool]:
     """By the id of an op in which there are accesses or events, whether there are events."""
     inside = [(op, x) for op in kernel.ops for inner in regions(op) for x in walk(inner)]
     found = {id(op): False for op, x in inside if id(x) in a.accessing(kernel)}
-    return found | {id(op): True for op, x in inside if isinstance(x, EVENTS)}
+    return found | {id(op): True for op, x in inside if id(x) in _events_of(kernel)}
+
+
+@once
+def _events_of(kernel: Kernel) -> dict[int, Seen]:
+    """Waits, fences and barriers; and of which ops events have numbers."""
+    effects = ((id(op), effect) for op in kernel.ops for effect in op.effects(kernel.definers))
+    return {op: event for op, effect in effects if (event := _kind(effect)) is not None}
+
+
+def _kind(effect: Effect) -> Seen | None:
+    match effect:
+        case Wait(on="mbarrier"):
+            return WAIT
+        case Fence(of="mbarrier" | "smem" | "gmem") | Arrive(on="cta" | "warp" | "named barrier"):
+            return FENCE
+        case (
+            Access(space="gmem", asynchronous=True) | Arrive(on="semaphore") | Wait(on="semaphore")
+        ):
+            return NUMBERS
+        case _:
+            return None
 
 
 def _loaded(kernel: Kernel, op: LoadGlobal, held: Held) -> int | None:
