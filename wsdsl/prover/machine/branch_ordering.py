@@ -1,6 +1,6 @@
 """Which of several open questions is decided first: the order decides how many states there are.
 
-Who asks is driven on by the answer. Where others are behind, and ask something else, the leader
+An answer advances its asker. Where others are behind, and ask something else, the leader
 would get further and further ahead of them, and no state would come again.
 """
 
@@ -12,8 +12,8 @@ from wsdsl.prover.machine.symbolic_terms import Term
 
 
 def chosen(m: Machine, asked: Mapping[Term, Sequence[Agent]]) -> Term:
-    """First what takes no other partition further, then tests inside an iteration, by which nobody
-    comes to another one, then what the last ask for, and most; who is ahead of the others is not
+    """First tests that advance no other partition, then tests in an iteration, by which no agent
+    comes to another one, then what the last ask for, and most; an agent ahead of the others is not
     driven further."""
     if len(asked) == 1:
         return next(iter(asked))
@@ -53,7 +53,7 @@ def _following(m: Machine, iteration: int) -> int:
 
 
 def _alone(m: Machine, agent: Agent) -> bool:
-    """Whether it is in a loop, or in front of one, of which no other partition can tell how often
+    """Whether it is in or before a loop whose trip count no other partition can observe, how often
     it runs."""
     code = m.model.codes[agent.partition]
     if code.instructions[agent.pc].signature in code.own:

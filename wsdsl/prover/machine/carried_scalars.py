@@ -134,7 +134,7 @@ def _attributes(value: Value, op: Op) -> tuple[Any, ...]:
 
 
 def name_carried(a: Agent, carried: tuple[tuple[int, int], ...], when: str, iteration: int) -> None:
-    """Call what is in these slots, made by these formulas, by the iteration that it is made `in` or
+    """Name the values of these registers, by formula, by the iteration that they are made `in` or
     `behind`. Not in counted loops: an iteration may be another partition's in another one of these.
     """
     if any(frame[0] == "counted" for frame in a.frames):

@@ -1,6 +1,6 @@
-"""Scalars, pipeline states and control: what an agent does by itself.
+"""Scalars, pipeline states and control: steps of an agent by itself.
 
-A loop's iterations belong to all agents that run it: the first to ask whether there is another one
+A loop's iterations belong to all agents that run it: the first to test for another one
 decides, the others follow. Two loops are the same if they start in the same iteration of the same
 enclosing loop with equal bounds; how often they run is then left open, but it is equally often.
 """
@@ -19,7 +19,7 @@ from wsdsl.prover.machine.symbolic_terms import Term, apply, is_test
 
 
 def settled(m: Machine, test: Term, looks: str) -> Term:
-    """The test, or its outcome where that was decided: who holds it need not ask for it then."""
+    """The test, or its outcome where that was decided: its holder need not test it again."""
     if not is_test(test):
         return test
     if test[0] in ("and", "or", "not"):
@@ -188,7 +188,7 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def _own_frame(m: Machine, a: Agent, i: Instruction) -> tuple[Any, ...]:
-    """Of the loop that ends here. There is no other way here than through its head; were there one,
+    """Of the loop that ends here. The only way here is through its head; were there one,
     the prover would follow another kernel than the one that it is to prove."""
     if not a.frames or a.frames[-1][-1] != i.defines[0]:
         raise a.fail("unknown", i.op, "this loop ends where another one continues")
@@ -276,7 +276,7 @@ def end(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def misuse(m: Machine, a: Agent, i: Instruction) -> int:
-    """An op that one thread can not run, or only one can."""
+    """An op that one thread cannot run, or only one can."""
     told, hint = misplaced(i.op, i.elected)
     raise a.fail("misuse", i.op, told, hint=hint)
 

@@ -1,4 +1,4 @@
-"""Who may yet ask whether something is over. An event that all of those know of is forgotten: no
+"""Agents that may yet check an event. An event that all of them have seen is forgotten: no
 check can fail for it any more, and the fewer events there are the fewer states.
 """
 
@@ -23,11 +23,11 @@ EVERY_CTA, ROUND = "cluster", "named"
 
 @dataclass
 class Settled:
-    """Events that need not be remembered, by who asks for them. What is not listed, nobody does."""
+    """Events that need not be remembered, by the agents that check them. No agent checks others."""
 
     by: dict[tuple[int, Any, int], int] = field(default_factory=dict[tuple[int, Any, int], int])
     heard: list[int] = field(default_factory=list[int])
-    """Of each CTA: what at least one of its threads knows, as must be when it ends."""
+    """Of each CTA: events that at least one of its threads has seen, as must be when it ends."""
 
     def at(self, cta: int, place: Any, *uses: int) -> int:
         known = EVERYTHING
@@ -74,7 +74,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
 
 
 def settled(m: Machine, asks: list[list[tuple[Ask, ...]]]) -> Settled:
-    """What everybody who may ask for it knows already; `asks` by partition and instruction."""
+    """Events that all agents that may check them have seen; `asks` by partition and instruction."""
     found = Settled(heard=[0] * m.model.num_ctas)
     by = found.by
     for a in m.agents:

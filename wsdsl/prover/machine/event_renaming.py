@@ -23,11 +23,11 @@ from wsdsl.prover.machine.widening import NAMED, Forgetting
 Items = list[tuple[Any, tuple[int, int, int]]]
 """Items of SMEM: the place, and the key in the machine's memory."""
 Stage = tuple[int, int, int]
-"""(CTA, array, stage from where its ring is said to begin)."""
+"""(CTA, array, stage from where its pipeline is said to begin)."""
 MOST_NUMBERED = 1 << 15
 """Items that are remembered: those of some states."""
 ANYBODY = -1
-"""A reading agent of which nothing is known."""
+"""A reading agent without known facts."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Known:
     hidden: list[int]
 
     def unknown(self, unwritten: int) -> list[int]:
-        """What is not known, to each who could know it; at last, what is not written."""
+        """Facts that agents could know and do not; at last, spans that are not written."""
         every = self.every
         made = [every & ~(k | h) for k, h in zip(self.masks, self.hidden, strict=True)]
         return [*made, unwritten]
@@ -66,14 +66,14 @@ class Places:
         self.nums = {array.index: array.num for array in model.arrays.values()}
         self.bits: dict[Any, dict[Any, int]] = {}
         self.names: list[tuple[Any, Any]] = []
-        """By the bits' numbers: the place, and what stands there."""
+        """By the bits' numbers: the place, and its contents."""
         self.of_stage: dict[Stage, int] = {}
         self.numbered: dict[tuple[Stage, int], tuple[tuple[Span, ...], int, int, int]] = {}
         """Items as `number` left them, by place and identity: their spans, and the events in them
         as writes, as what is shown of these, as reads."""
 
     def at(self, where: Any) -> dict[Any, int]:
-        """The bits of a place, by what stands there, as far as there are any."""
+        """The bits of a place, by its contents, as far as there are any."""
         held = self.bits.get(where)
         if held is None:
             held = self.bits[where] = {}
@@ -122,7 +122,7 @@ class Places:
     # Numbering --------------------------------------------------------------------------------
 
     def number(self, m: Machine, barriers: Barriers, items: Items, names: dict[int, int]) -> Known:
-        """Number the events by the places where they stand, one for each place. What all know of
+        """Number the events by their places, one for each place. An event that all have seen
         who may ask for it is forgotten: no check can fail for it."""
         if self.hurry and self.hidden is None:
             self.hidden = Forgetting(m, self.asks)
@@ -144,7 +144,7 @@ class Places:
                 if any(s.write or s.shown or s.reads for s in spans):
                     memory[key] = self._item(where, spans, open_, copies)
                 continue
-            # Nobody was there since: its events have their bits, if all of them still matter.
+            # No agent was there since: its events have their bits, if all of them still matter.
             _, writes, shown, reads = same
             if writes & ~open_[0] or shown & ~open_[1] or reads & ~open_[2]:
                 memory[key] = self._item(where, spans, open_, copies)
@@ -210,7 +210,7 @@ class Places:
         self, stage: Stage, s: Span, open_: tuple[int, int, int], copies: dict[int, int]
     ) -> Span:
         """`open_`: events that matter as a write, as what is shown of it, as a read. It does
-        not matter which agent reads, but which class of threads, since that knows of its reads.
+        not matter which agent reads, but which class of threads, since that class sees its reads.
         """
         put, where = self._put, (stage, s.start, s.end)
         write, shown, unread = s.write & open_[0], s.shown & open_[1], open_[2]
@@ -250,7 +250,7 @@ class Places:
         return bits
 
     def add(self, m: Machine, barriers: Barriers, items: Items, gone: list[int], every: int) -> int:
-        """Where a state of this shape had to know of an event, and this one has none: put one
+        """Where a state of this shape had to see an event, and this one has none: put one
         there. Returns those that were added."""
         missing = union(gone) & ~every
         if not missing:

@@ -27,7 +27,7 @@ MAX_AHEAD = 48
 MOST_ASKED = 256
 """Decisions on a way that is followed only to see what is accessed on it."""
 Decisions = tuple[tuple[Term, bool], ...]
-"""What was decided, and how, in that order."""
+"""Decisions and outcomes, in that order."""
 
 
 @record
@@ -40,7 +40,7 @@ class Explored:
 
 
 class Refuted(Exception):  # noqa: N818 - a verdict
-    """The kernel is wrong: what fails, and the decisions on the way there."""
+    """The kernel is wrong: the failure, and the decisions on the way there."""
 
     def __init__(self, failure: Failure, decisions: Decisions) -> None:
         super().__init__(failure.message)
@@ -88,7 +88,7 @@ def deadlock(m: Machine) -> Failure:
 
 
 def check_end(m: Machine) -> None:
-    """What others still do to a CTA must be over before its last thread ends, and who arrived at a
+    """Accesses of others to a CTA must complete before its last thread ends, and arrivals at a
     named barrier have been met."""
     for (_, number), held in m.named.items():
         if held.pending != held.arrivals:
@@ -182,7 +182,7 @@ def _prove(model: Model) -> Explored:
 
 
 def follow(m: Machine, decisions: Decisions) -> Failure | None:
-    """What fails on the way that the first decisions about each test lead, if anything does."""
+    """The failure on the way of the first decisions about each test, if there is one."""
     made = dict(reversed(decisions))
     while True:
         try:
@@ -211,7 +211,7 @@ def learn_borders(model: Model) -> None:
 
 
 def _asked(model: Model, denied: frozenset[Term]) -> list[Term]:
-    """The conditions on the way on which all of them hold, in whatever iteration, but for those
+    """The conditions on the way on which all of them hold, in any iteration, but for those
     that are denied."""
     m, asked = start(model), list[Term]()
     m.each_iteration = True
@@ -221,8 +221,8 @@ def _asked(model: Model, denied: frozenset[Term]) -> list[Term]:
         except Undecided as open_:
             atom = open_.atom
             if atom[0] == "next":
-                # What an `if` leaves out of the first iteration is in the second; and of partitions
-                # that take turns each has one.
+                # The second iteration has ops that an `if` leaves out of the first; and of partitions
+                # that alternate each has one.
                 outermost = _place(m, atom[1])
                 turns = len(model.partitions) - 1 if outermost else 2
                 m.facts[atom] = (outermost or 1 + (not m.iterations[atom[1]].first)) < max(2, turns)
@@ -299,7 +299,7 @@ def _explore(model: Model, widen: bool, hurry: bool, each_iteration: bool) -> Ex
                 failure = a.fail("unknown", op, told, hint=hint)
                 kind = TooManyError if many else Refuted
                 raise kind(failure, decisions) from None
-            # Around the loops until nothing new comes, then out of them; who is behind goes first,
+            # Repeat loops until nothing new comes, then leave them; the agent behind goes first,
             # so that ways are joined before they are followed.
             place = (-m.next_iteration, m.steps) if widen else (m.steps, 0)
             for outcome in (True, False):

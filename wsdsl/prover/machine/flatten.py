@@ -111,7 +111,7 @@ class Flattener:
         self.block = outer
 
     def _scalars_first(self, region: Region) -> Iterable[Op]:
-        """Nobody notices when they are computed; before a wait, fewer tests are open behind it. So
+        """No agent notices when they are computed; before a wait, fewer tests are open after it. So
         whether sums were written is checked at once: no state has to hold why not."""
         early, late, made_late = list[Op](), list[Op](), set[str]()
         behind: dict[str, list[Op]] = {}
@@ -170,7 +170,7 @@ class Flattener:
         )
 
     def _shape_of(self, op: Op) -> Any:
-        """A scalar's formula, whatever iteration it is in: what loops are compared by."""
+        """A scalar's formula, the same in all iterations, to compare loops."""
         if not isinstance(op, SCALARS):
             return type(op).__name__
         of = (self.shapes.get(v.name, v.name) for v in operands(op))
@@ -268,7 +268,7 @@ class Flattener:
             )
 
     def _concerns_other_partitions(self, body: Region) -> bool:
-        """What is done with what is there does not: nobody else runs such a loop."""
+        """Ops on present stages do not: no other partition runs such a loop."""
         return any(
             not self.meets_others.isdisjoint(op.numbers)
             if isinstance(op, (ops.NamedBarrierSync, ops.NamedBarrierArrive))
@@ -281,7 +281,7 @@ class Flattener:
         if not self.effects.within(both) and not self._needed(op.result):
             turn = self.effects.turn_in(both)
             if turn is not None:
-                # Who does not wait may be slow all the same.
+                # An agent that does not wait may still be slow.
                 self._simple(turn, elected)
             return
         cond = self._slots((op.cond,))
@@ -300,9 +300,9 @@ class Flattener:
 
 
 def liveness(code: Code) -> list[tuple[int, ...]]:
-    """Which slots may be read from each instruction on."""
+    """Registers that may be read from each instruction on."""
     instructions = code.instructions
-    # Sets of slots are the bits of a number.
+    # Sets of registers are the bits of a number.
     steps: list[tuple[int, int, int, int, int]] = []
     for i in instructions:
         # A loop's head moves to its arguments and falls into its body, its end goes back there.

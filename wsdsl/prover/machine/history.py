@@ -20,7 +20,7 @@ class Step:
 
 
 class History:
-    """Follows a machine. Each step is an event too, so what an agent knows tells its past."""
+    """Follows a machine. Each step is an event too, so events that an agent saw are its past."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []

@@ -1,6 +1,6 @@
-"""What each partition does that others can notice, as straight code with jumps.
+"""Ops of each partition that others can notice, as straight code with jumps.
 
-Arithmetic on fragments is left out: kept are the ops that synchronise or access SMEM, the control
+Arithmetic on fragments is left out: kept are the ops that synchronize or access SMEM, the control
 around them, and the scalars that those depend on. Code can be stopped anywhere, copied and resumed,
 which is how both outcomes of an undecided test are followed.
 """
@@ -33,12 +33,12 @@ Run = Callable[[Any, Any, "Instruction"], int]
 """(machine, agent, instruction) -> BLOCKED, LOCAL or SEEN."""
 
 BLOCKED, LOCAL, SEEN = 0, 1, 2
-"""Could not go on; went on, and nobody else can notice; went on, and others may go on for it."""
+"""Could not go on; went on, unnoticed by other agents; went on, and others may go on for it."""
 
 
 @dataclass(eq=False, slots=True)
 class Instruction:
-    """An op, or a part of one; `uses` and `defines` are slots of registers.
+    """An op, or a part of one; `uses` and `defines` are numbers of registers.
 
     `backward`: it jumps with `moves` and falls through with `exit_moves`, else the other way round.
     `leaves`: it always jumps.
@@ -61,7 +61,7 @@ class Instruction:
 
 @dataclass(eq=False)
 class Code:
-    """The instructions of one partition. `live[pc]`: slots that may yet be read from there."""
+    """The instructions of one partition. `live[pc]`: registers that may yet be read from there."""
 
     instructions: list[Instruction] = field(default_factory=list[Instruction])
     slots: dict[str, int] = field(default_factory=dict[str, int])
@@ -70,19 +70,19 @@ class Code:
     bounds: dict[int, list[tuple[int, tuple[int, ...], set[int]]]] = field(
         default_factory=dict[int, list[tuple[int, tuple[int, ...], set[int]]]]
     )
-    """Where the loops of each signature are entered, the slots of their bounds, and the signatures
-    of the loops around them; but for those of which nobody else, and nothing behind them, can tell
-    how often they run."""
+    """Entries of the loops of each signature, the registers of their bounds, and the signatures
+    of the loops around them; but for loops whose trip counts no other partition, and nothing after
+    them, can observe."""
     own: set[int] = field(default_factory=set[int])
-    """Signatures of loops of which no other partition can tell how often they run."""
+    """Signatures of loops whose trip counts no other partition can observe."""
     constant: set[int] = field(default_factory=set[int])
-    """WorkspaceSlots that are written once, before any loop."""
+    """Registers that are written once, before any loop."""
     acting: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     """For each instruction: the classes of threads whose knowledge may matter from there on."""
 
     @cached_property
     def loops(self) -> dict[int, tuple[int, int]]:
-        """Where the loop with the index in each slot begins, and where it ends."""
+        """Where the loop with the index in each register begins, and where it ends."""
         heads = {i.defines[0]: pc for pc, i in enumerate(self.instructions) if i.signature >= 0}
         ends = {i.defines[0]: pc for pc, i in enumerate(self.instructions) if i.backward}
         return {slot: (pc, ends[slot]) for slot, pc in heads.items()}
@@ -197,7 +197,7 @@ def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
 
 
 def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
-    """Names of values on which synchronisation depends."""
+    """Names of values on which synchronization depends."""
     made: dict[str, Op] = {}
     for op in kernel.ops:
         for value in results_of(op):

@@ -1,4 +1,4 @@
-"""Iterations of loops whose number nobody knows: which still matter, and what they are called."""
+"""Iterations of loops of unknown trip counts: which still matter, and what they are called."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -14,7 +14,7 @@ from wsdsl.prover.machine.symbolic_terms import of_any_iteration, test_of
 
 def name_iterations(m: Machine, hurry: bool) -> dict[int, int]:
     """New numbers of the iterations that someone is in, or may come to; others are dropped. With
-    `hurry` also what was decided of them and nobody is likely to ask for again: should somebody do
+    `hurry` also what was decided of them and agents rarely ask for again: should somebody do
     so after all, both ways are followed."""
     names: dict[int, int] = {}
     reach: list[set[int]] = []
@@ -100,7 +100,7 @@ def _may_ask(m: Machine, test: Any, reach: list[set[int]]) -> bool:
         if True in within:
             last = len(within) - within[::-1].index(True) - 1
             end = loops[a.frames[last][-1]][1]
-            # What is asked for in a loop within is asked for again.
+            # A test of an inner loop is asked for again.
             passed = loops[a.frames[last + 1][-1]][0] if last + 1 < len(within) else a.pc
         if any(partition == a.partition and passed <= at <= end for partition, at in places):
             return True
@@ -108,7 +108,7 @@ def _may_ask(m: Machine, test: Any, reach: list[set[int]]) -> bool:
 
 
 def _passed(a: Agent, parent: int) -> int:
-    """Up to where the agent's code is behind it in an iteration, for as long as that lasts."""
+    """The place up to which the agent's code follows it in an iteration, while that lasts."""
     within = a.frames
     if parent != NOBODY:
         outer = [f[0] == "open" and f[1] == parent for f in a.frames]
@@ -172,8 +172,8 @@ where they stand."""
 
 
 def loop_places(partitions: Sequence[Loops]) -> dict[int, int]:
-    """By the `id` of a loop its place among those of its shape, of shapes of which a partition runs
-    fewer than others, one behind the other, and all agree where they meet.
+    """By the `id` of a loop its place among those of its shape, of shapes that a partition runs
+    less often than others, one after another, and all agree at synchronization.
     """
     found = dict[int, int]()
     for shape in dict.fromkeys(shape for own in partitions for shape in own):

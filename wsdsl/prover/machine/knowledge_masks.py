@@ -11,7 +11,7 @@ WORD = 64
 
 
 def masks_of(m: Machine, barriers: Barriers) -> list[int]:
-    """What is known, to each who knows; `put_masks` takes it back in the same order. The barriers'
+    """Events seen, by observer; `put_masks` takes it back in the same order. The barriers'
     come first, two of each."""
     masks: list[int] = []
     for _, _, held in barriers:
@@ -29,8 +29,8 @@ def masks_of(m: Machine, barriers: Barriers) -> list[int]:
 
 
 def _by_class(m: Machine, a: Agent) -> list[int]:
-    """Classes that do nothing any more count as one: only when its CTA ends is it asked what they
-    know. -1 stands for nothing, of nobody."""
+    """Classes that do nothing any more count as one: only the end of its CTA checks what they
+    know. -1 means no events, of no observer."""
     acting = 0 if a.ended else len(m.model.codes[a.partition].acting[a.pc])
     return [*a.know[:acting], union(a.know[acting:]), *([-1] * CLASSES)][:CLASSES]
 

@@ -1,4 +1,4 @@
-"""Scalars as sums: what must be shown equal are ends less beginnings, and lines of slots.
+"""Scalars as sums: proofs compare extents, and lines of entries.
 
 Two values are equal if their sums are: of a number, and multiples of terms that are looked at no
 further. Such a term is what is neither added, subtracted nor multiplied by a number.
@@ -46,7 +46,7 @@ class Linear:
 
 @record
 class Positive:
-    """The test whether a sum is more than 0."""
+    """The test of a linear formula for more than 0."""
 
     of: Linear
 
@@ -56,7 +56,7 @@ Test = Positive | bool | tuple[Any, ...]
 
 
 class Sums:
-    """Finds the sums of a kernel's scalars."""
+    """Finds the formulas of a kernel's scalars."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.made = kernel.definers
@@ -101,7 +101,7 @@ class Sums:
                 return self._term(("value", value))
 
     def special(self, op: type[Op]) -> Linear:
-        """What the op gives that takes nothing."""
+        """The result of an op without operands."""
         return self._term((op.__name__,))
 
     def number(self, x: int, /) -> Linear:
@@ -137,7 +137,7 @@ class Sums:
         return Linear(0, ((number, 1),))
 
     def meaning(self, sum: Linear) -> Any:
-        """Of a sum that is one term, and nothing but that."""
+        """Of a formula of one term, and nothing but that."""
         match sum:
             case Linear(number=0, terms=((int(term), 1),)):
                 return self.meanings[term]

@@ -1,10 +1,10 @@
-"""The abstract machine: what is true of a kernel at one moment, whatever the sizes are.
+"""The abstract machine: the facts of a kernel at one moment, for all sizes.
 
 Time is not modelled, knowledge is. Everything that must be over before something else begins is an
 *event*, one bit. Each class of threads, and each barrier's phase, has a mask of events: those that
 surely happened before what it does next. An arrival hands its mask to the phase, a wait takes what
 the phase was handed. An access is free of races if the events it depends on are in the mask of who
-makes it, in whatever order the run that is looked at happens to take: so one order stands for all
+makes it, in every order of the run: so one order represents all
 (docs/prover.md has the argument).
 """
 
@@ -27,7 +27,7 @@ from wsdsl.prover.machine.visited import Visited
 
 WARPS = ((0, 1), (2, 3), (4, 5), (6, 7))
 """Classes of threads in a warpgroup: of each warp its first thread, and the others. All go the same
-way, but each warp has other bytes, and knows of its own."""
+way, but each warp has other bytes, and sees its own."""
 CLASSES = 2 * len(WARPS)
 ELECTED, ALL = (0,), tuple(range(CLASSES))
 FIRST_LANES = tuple(first for first, _ in WARPS)
@@ -45,7 +45,7 @@ class StageParity:
 
 @dataclass(frozen=True, slots=True)
 class Registers:
-    """An accumulator's registers, by number; SSA values that stand for the same ones are equal."""
+    """An accumulator's registers, by number; SSA values that share them are equal."""
 
     number: int
 
@@ -67,7 +67,7 @@ class Copied:
 @dataclass(slots=True)
 class Group(Copied):
     """wgmmas of one commit group: events that are published when it retires, and what it uses. Or
-    stores to tensor memory, which may still be `open` beside loads.
+    stores to tensor memory, which may still be `open` during loads.
     """
 
     events: int = 0
@@ -82,10 +82,10 @@ class Group(Copied):
 class Agent:
     """A warpgroup: where it is, what it holds and what its classes of threads know.
 
-    `did` are events that are over when all of its threads have come this far: no class knows of
-    them by itself, but whoever hears from all threads does; `met` are those that were when the
-    threads of each warp last met, of which whoever hears from all warps knows. `next` is where it
-    goes once the instruction at `pc` has run: what jumps says so there, whether or not it jumps to
+    `did` are events that are complete when all of its threads have come this far: no class sees
+    them by itself, but a thread that hears from all does; `met` are those that were when the
+    threads of each warp last met, which a thread that hears from all warps sees. `next` is where it
+    goes once the instruction at `pc` has run: a jump sets it, whether or not it jumps to
     itself.
     """
 
@@ -134,7 +134,7 @@ def union(masks: Iterable[int]) -> int:
 
 
 def known_to_some(agent: Agent) -> int:
-    """What at least one of its threads knows."""
+    """Events that at least one of its threads has seen."""
     a, b, c, d, e, f, g, h = agent.know
     return a | b | c | d | e | f | g | h
 
@@ -146,7 +146,7 @@ def known_to_all(agent: Agent) -> int:
 
 @dataclass(slots=True)
 class Barrier(Copied):
-    """An mbarrier, a named barrier, or the meeting of a CTA or cluster.
+    """An mbarrier, a named barrier, or the barrier of a CTA or cluster.
 
     `gathered` is what the arrivals of this phase knew, `completed` what those of earlier ones did.
     `done` and `before` are the events of the last completion and the one before it. `passed` are
@@ -208,7 +208,7 @@ class Iterations:
 
 MADE, HELD = "made", "held"
 ENDED = 0
-"""What follows the last iteration of a loop."""
+"""The successor of the last iteration of a loop."""
 NOBODY = 0
 """The iteration that loops are in which are in no other."""
 
@@ -270,13 +270,13 @@ class Machine:
     # Events ---------------------------------------------------------------------------------------
 
     def event(self) -> int:
-        """A new event, that nobody knows of yet."""
+        """A new event, that no agent has seen yet."""
         made = self.next_event
         self.next_event = made << 1
         return made
 
     def happened(self, agent: Agent, classes: tuple[int, ...]) -> tuple[int, ...]:
-        """An event for each class, that the class knows of from now on."""
+        """An event for each class, that the class has seen from now on."""
         made: list[int] = []
         for c in classes:
             event = self.event()
@@ -285,7 +285,7 @@ class Machine:
         return tuple(made)
 
     def everything(self, agent: Agent) -> int:
-        """What is known to whoever hears from all threads of the warpgroup."""
+        """Events seen by a thread that hears from all threads of the warpgroup."""
         return known_to_some(agent) | agent.did
 
     def decide(self, atom: Term) -> bool:
@@ -305,7 +305,7 @@ class Machine:
         return held
 
     def _asked(self, test: Term, agent: Agent) -> None:
-        """Not of a loop that begins: the machine knows which loops others have begun."""
+        """Not of a loop that begins: loops that others have begun are recorded."""
         model, place, test = self.model, (agent.partition, agent.pc), of_any_iteration(test)
         code = model.codes[agent.partition]
         i = code.instructions[agent.pc]
@@ -327,14 +327,14 @@ class Machine:
         return agent.frames[0][1] if agent.pc > first else -math.inf
 
     def place(self, agent: Agent) -> tuple[float, bool]:
-        """The turn, and whether the agent has arrived in it."""
+        """The iteration, and whether the agent has arrived in it."""
         _, _, arrived = self.model.work.get(agent.partition, (0, 0, 0))
         return self.turn(agent), agent.pc >= arrived
 
     # Running --------------------------------------------------------------------------------------
 
     def run(self, chosen: Chosen) -> bool:
-        """Run to the end; False if nobody can go on. Raises Undecided, of what is `chosen` among
+        """Run to the end; False if no agent can go on. Raises Undecided, of what is `chosen` among
         all that is asked, where the way forks.
 
         Everybody goes as far as is decided before anything is: the partitions are then close

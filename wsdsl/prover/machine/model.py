@@ -1,4 +1,4 @@
-"""What is proved: the code of each partition, the arrays in SMEM, and which CTAs are looked at."""
+"""The kernel to prove: the code of each partition, the arrays in SMEM, and the CTAs to prove."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Array:
 
 @dataclass
 class Family:
-    """Arrays that are walked by the same pipeline states: turning them all by one stage changes
+    """Arrays that are walked by the same pipeline states: rotating them all by one stage changes
     nothing. `turns` is False where something else picks an item of them. With `remote`, CTAs
-    reach into each other's, and all turn together.
+    reach into each other's, and all rotate together.
     """
 
     arrays: list[Array] = field(default_factory=list[Array])
@@ -53,7 +53,7 @@ class Family:
 class Model:
     """A SCHEDULED kernel made ready; `sizes` (of dimensions) make everything concrete.
 
-    CTAs that share nothing but their code behave alike, so one stands for all, in a cluster too.
+    CTAs that share nothing but their code behave alike, so one represents all, in a cluster too.
     Where those of a cluster reach each other, it is looked at whole, or one group of them after the
     other (`of`).
 
@@ -80,7 +80,7 @@ class Model:
         """Do the CTAs of a cluster do anything with each other?"""
         self.ranks = self._ranks()
         self.reached: set[tuple[int, int]] = set()
-        """By rank: who was seen to reach whom."""
+        """Pairs of ranks: a CTA, and one that it was seen to reach."""
         self.meets = any(not op.relaxed for op in kernel.of(ops.SyncCluster))
         """Do the CTAs of a cluster see all of each other at some time?"""
         self.pairs = any(access.pair for access in accesses)
@@ -108,9 +108,9 @@ class Model:
         self.touched: set[tuple[int, int]] = set()
         """Barriers that somebody was seen to use, by CTA and array."""
         self.ask_for_first: set[Any] = set()
-        """The loops (signatures) of which somebody was seen to ask for their first iteration."""
+        """The loops (signatures) whose first iteration a test was seen to ask for."""
         self.asked_at = defaultdict[Term, set[tuple[int, int]]](set)
-        """Where tests were seen to be asked for (partition and place), of whatever iterations."""
+        """Where tests were seen to be asked for (partition and place), of all iterations."""
         self.made_at = defaultdict[Term, set[tuple[int, int]]](set)
         """Where they were made, or asked for where they were made before all loops."""
         self.decided_anew = False
@@ -128,7 +128,7 @@ class Model:
         return made.of(made._ranks())
 
     def counting(self, most: int) -> Model:
-        """With loops of so many iterations counted, and nothing learnt."""
+        """With loops of `most` iterations counted, and nothing learnt."""
         made = copy(self)
         made.counted, made.left_open = most, False
         made.borders, made.ask_for_first, made.names_of_terms = {}, set(), {}
@@ -136,7 +136,7 @@ class Model:
         return made
 
     def of(self, ranks: tuple[int | None, ...]) -> Model:
-        """These CTAs of the cluster alone; what was learnt is shared."""
+        """These CTAs of the cluster alone; all that was learnt is shared."""
         made = copy(self)
         made.ranks = ranks
         made.__dict__.pop("names", None)

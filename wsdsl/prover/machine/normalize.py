@@ -1,5 +1,5 @@
-"""What differs between states for no good reason, made even: stores that one way has begun and
-another has not, and which iteration was the first where nobody asks for that.
+"""Normalize differences between states that mean nothing: stores that one way has begun and
+another has not, and which iteration was the first where no agent tests that.
 """
 
 from dataclasses import replace
@@ -10,14 +10,14 @@ from wsdsl.prover.machine.machine import NOTHING_STORED, Machine
 
 
 def most_stores(code: Code) -> tuple[int, int]:
-    """Groups of stores that may be in flight in front of a wait, and where the last wait is."""
+    """Groups of stores that may be in flight before a wait, and where the last wait is."""
     waits = [(i.op.pending, pc) for pc, i in enumerate(code.instructions)
              if isinstance(i.op, ops.TmaStoreWait)]  # fmt: skip
     return (max(waits)[0] + 1, waits[-1][1]) if waits else (0, -1)
 
 
 def normalize_stores(m: Machine, most: list[tuple[int, int]]) -> None:
-    """Groups of which nothing is known come first, as many as there may be: who stored nothing
+    """Unknown groups come first, as many as there may be: an agent that stored nothing
     under a condition then looks like who did. A wait retires them in the same order, so only one
     that is missing at the end could be blamed on them."""
     for a in m.agents:
@@ -29,7 +29,7 @@ def normalize_stores(m: Machine, most: list[tuple[int, int]]) -> None:
 
 
 def forget_first(m: Machine) -> None:
-    """Whoever asks for it after all follows both ways."""
+    """An agent that tests it after all follows both ways."""
     for i, run in m.iterations.items():
         if run.first is not None and run.signature not in m.model.ask_for_first:
             m.iterations[i] = replace(run, first=None)

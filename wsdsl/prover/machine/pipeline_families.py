@@ -1,7 +1,7 @@
-"""Rings that may be turned: the arrays and slots that one pipeline state walks.
+"""Pipelines that may be rotated: the arrays and stages that one pipeline state traverses.
 
-A ring looks the same from each of its stages. States of the machine that differ by a turn of a ring
-are one state: that is the induction over the ring, a state after one more slot is the same state.
+A pipeline looks the same from each of its stages. States of the machine that differ by a rotation
+are one state: that is the induction, a state after one more stage is the same state.
 """
 
 from collections.abc import Iterable, Iterator
@@ -105,13 +105,13 @@ def _walked(op: Op) -> Iterator[tuple[Value, Value]]:
 
 
 def turned(state: StageParity, turn: tuple[int, int, int]) -> tuple[int, int]:
-    """The state as seen from the one that the turn (stage, parity, number of stages) starts at."""
+    """The state as seen from the start of the rotation (stage, parity, number of stages)."""
     stage, parity, num = turn
     return (state.stage - stage) % num, state.parity ^ parity ^ (state.stage < stage)
 
 
 def order(array: Array, turn: tuple[int, int, int]) -> list[tuple[int, int]]:
-    """Stages of an array in turned order, each with what its phases' parity is to be changed by."""
+    """Stages of an array in rotated order, each with the change of its phases' parity."""
     stage, parity, _ = turn
     return [
         ((stage + i) % array.num, parity ^ ((stage + i) % array.num < stage))

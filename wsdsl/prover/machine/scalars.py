@@ -1,4 +1,4 @@
-"""Scalars and pipeline states: what an agent computes by itself."""
+"""Scalars and pipeline states: values that an agent computes by itself."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def pure_value(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def named(op: Op) -> tuple[Any, ...]:
-    """All that says what an op makes of its operands: what it is, the types, every attribute."""
+    """The function of an op: its class, the types, every attribute."""
     types = (str(v.type) for v in (*results_of(op), *operands(op)))
     return (type(op).__name__, *types, *map(repr, attributes_of(op)))
 

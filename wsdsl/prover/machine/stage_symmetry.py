@@ -1,4 +1,4 @@
-"""What is not known of one stage of a ring, will not be known of another when the ring has gone
+"""Facts unknown of one stage of a pipeline are unknown of another when the pipeline has gone
 round: it is forgotten of all stages that look the same at once, rather than of one after the other.
 """
 
@@ -11,7 +11,7 @@ from wsdsl.prover.machine.machine import Machine
 
 
 class StageSymmetry:
-    """The stages of the rings in one state, as far as they look alike."""
+    """The stages of the pipelines in one state, as far as they look alike."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class StageSymmetry:
         items: Items,
         held: Sequence[tuple[int, int, Any]],
     ) -> None:
-        """`ring_of`: the family of an array, by (CTA, array), where it turns. `held`: families and
+        """`ring_of`: the family of an array, by (CTA, array), if it rotates. `held`: families and
         stages that somebody is at, and who: he may know more of that stage than of others."""
         self.ring_of = ring_of
         self.holders = {where: n for n, (where, _, _) in enumerate(barriers)}
@@ -40,7 +40,7 @@ class StageSymmetry:
         for ring, n, who in held:
             looks.setdefault((ring, n), []).append(who)
         self.same = {(ring, n) for (ring, n), it in looks.items() if it == looks.get((ring, n - 1))}
-        """The stages of rings that look like the one before."""
+        """The stages of pipelines that look like the one before."""
         self.of_ring: dict[int, int] = {}
         self.alike = 0
         """Events of stages that look like the stage before."""
@@ -52,7 +52,7 @@ class StageSymmetry:
                     self.alike |= bits
 
     def spread(self, unknown: list[int]) -> list[int]:
-        """What is not known of a stage, to each who knows, is not known of those like it."""
+        """Facts that an observer lacks of a stage it lacks of equal stages."""
         made = unknown.copy()
         over: dict[int, int] = {0: 0}
         stages = [*self.holders]
@@ -72,11 +72,11 @@ class StageSymmetry:
     def _turn(
         self, made: list[int], unknown: list[int], stages: list[Stage], second: int, up: bool
     ) -> None:
-        """A barrier of a stage turns with the ring, and what it knows of other things stays. Of the
+        """A barrier of a stage rotates with the pipeline, and its other facts stay. Of the
         first or second of each barrier's masks; `stages` in the order in which they are gone to.
         """
         come: dict[Stage, tuple[int, int]] = {}
-        """What comes to a stage from those before: what turns, and what stays."""
+        """Facts that a stage gets from those before: some rotate, others stay."""
         for where in stages:
             cta, array, n = where
             ring = self.ring_of[cta, array]

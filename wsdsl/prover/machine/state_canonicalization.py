@@ -1,7 +1,7 @@
 """States as keys: two that differ only in names are one state.
 
-Names are events, iterations, accumulators and the stage at which a ring is said to begin. Events
-that no check can ask for again are forgotten, iterations that nobody can come to as well.
+Names are events, iterations, accumulators and the stage where a pipeline is said to begin. Events
+that no check can ask for again are forgotten, unreachable iterations as well.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from wsdsl.prover.ops.wgmma import Descriptor
 
 NO_TURN = (0, 0, 1)
 Turns = dict[tuple[int, int], tuple[int, int, int]]
-"""By CTA and family: the stage and parity from which a ring is looked at, and its length."""
+"""By CTA and family: the stage and parity from which a pipeline is looked at, and its length."""
 
 
 @dataclass(eq=False, slots=True)
 class Seen:
-    """A state that is followed: what is not known in it. Not any more, once one of its shape was
+    """A state that is followed: facts unknown in it. Not any more, once one of its shape was
     met in which no more is known: where that one leads, this one does too."""
 
     unknown: list[int]
@@ -37,7 +37,7 @@ class Seen:
 
 
 class Canonical:
-    """Makes keys of a model's states, and drops from a state what can not matter any more."""
+    """Makes keys of a model's states, and drops from a state facts that cannot matter any more."""
 
     def __init__(self, model: Model, widen: bool, hurry: bool) -> None:
         self.model, self.widen, self.hurry = model, widen, hurry
@@ -55,7 +55,7 @@ class Canonical:
         self.arrays = list(model.arrays.values())
         self.idle = {(c, a.index) for c in range(model.num_ctas) for a in self.arrays}
         self.idle -= model.touched
-        """Barriers that nobody uses, as it seems: they do not turn with their ring."""
+        """Barriers that no agent was seen to use: they do not rotate with their pipeline."""
         self.union: dict[Any, list[int]] = {}
         self.orders: dict[tuple[int, tuple[int, int, int]], list[tuple[int, int]]] = {}
         self.places = Places(model, hurry)
@@ -64,7 +64,7 @@ class Canonical:
         """The state, if it has to be followed: not if one was whose threads knew no more.
 
         With `widen`, what was not known in an earlier state of the same shape is forgotten here;
-        with `hurry`, of each stage of a ring what is not known of one that looks the same.
+        with `hurry`, of each stage of a pipeline facts unknown of one that looks the same.
         """
         if self.hurry:
             normalize_stores(m, self.most_stores)
@@ -131,10 +131,10 @@ class Canonical:
             tuple(m.pool),
         )
 
-    # Rings ------------------------------------------------------------------------------------
+    # Pipelines --------------------------------------------------------------------------------
 
     def _alike(self, m: Machine, turns: Turns, barriers: Barriers, items: Items) -> StageSymmetry:
-        """Of rings whose stages are given back on a barrier: of others is known by that of the next
+        """Of pipelines with stages released on a barrier: of others is known by that of the next
         stage that one has been read."""
         ring_of = {
             (cta, array.index): number
@@ -179,7 +179,7 @@ class Canonical:
         return made
 
     def _order(self, cta: int, array: Array, turns: Turns) -> list[tuple[int, int]]:
-        """The stages of an array from where its ring is said to begin."""
+        """The stages of an array from where its pipeline is said to begin."""
         turn = turns.get((cta, self.of_array[array.name]), NO_TURN)
         if array.first >= 0 and (cta, array.index) in self.idle:
             turn = NO_TURN
@@ -242,10 +242,10 @@ class Canonical:
             a.stale,
         )
 
-    # What is where ----------------------------------------------------------------------------
+    # Contents ---------------------------------------------------------------------------------
 
     def _barriers(self, m: Machine, turns: Turns) -> Barriers:
-        """(place, change of parity, barrier), rings from where they are said to begin."""
+        """(place, change of parity, barrier), pipelines from where they are said to begin."""
         made: Barriers = []
         for cta in range(self.model.num_ctas):
             for array in self.arrays:
@@ -253,7 +253,7 @@ class Canonical:
                     first = cta * self.model.num_barriers + array.first
                     for n, (stage, flip) in enumerate(self._order(cta, array, turns)):
                         made.append(((cta, array.index, n), flip, m.barriers[first + stage]))
-        # Whole warpgroups meet there, in rounds that have no parity.
+        # Whole warpgroups arrive there, in rounds that have no parity.
         made += [((NAMED, key), m.named[key].phase & 1, m.named[key]) for key in sorted(m.named)]
         return made
 
@@ -271,7 +271,7 @@ class Canonical:
 
 
 def _begun_later(code: Code, ring_families: dict[int, int]) -> list[frozenset[int]]:
-    """For each instruction, families of which an initial state may be taken later."""
+    """For each instruction, families whose initial states may be taken later."""
 
     def before(held: frozenset[int], i: Instruction) -> frozenset[int]:
         begun = isinstance(i.op, ops.InitialState)

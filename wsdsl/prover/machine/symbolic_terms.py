@@ -2,7 +2,7 @@
 
 A term is an int, a bool, or a tuple: ("dim", name), ("index", iteration), ("load", tensor, ...),
 ("group", CTAs of each), ("unknown", n), or (fn, a, b) of terms. Equal terms are equal numbers, so
-that two partitions that compute the same bound are known to agree, whatever it is.
+that two partitions that compute the same bound are known to agree.
 """
 
 import operator
@@ -92,7 +92,7 @@ def _simplify(fn: str, a: Term, b: Term) -> Term | None:
 
 
 def test_of(atom: Term) -> Term:
-    """What is asked for, in whatever iteration it is decided."""
+    """The test, the same in each iteration."""
     return atom[2] if atom[0] == "in" else atom
 
 

@@ -3,7 +3,7 @@
 Nothing but control leads anywhere else than to the next op. So what has run is looked at, and the
 ways that control went: both from where a test was open, and from the end of a loop that runs any
 number of times; nowhere but to where the op leads; and what it leads to has run. Behind a way that
-nobody went there is then nothing but what a constant decides, or what was decided before.
+no agent went there follows then from constants, or from earlier decisions.
 """
 
 from collections.abc import Sequence

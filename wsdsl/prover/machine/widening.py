@@ -1,10 +1,10 @@
-"""What is hardly of use to others is not taken to be known by them: states differ less then, and
+"""Drop facts that are hardly of use to other agents: states differ less then, and
 where someone needed it after all, the proof is tried again without this.
 
 Events in arrays that one agent alone uses (it stages stores there) are kept to that agent; those of
 a CTA's named barriers to that CTA's warpgroups that use such, and to those barriers.
 Nothing is kept from who may ask for it: an event that is still asked for shows as one that somebody
-does not know of, and states in which there is none do not pass for states in which there is one.
+has not seen, and states without one do not pass for states with one.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ NAMED = "named"
 
 
 class Forgetting:
-    """Events by whom they concern."""
+    """Events by the agents that they concern."""
 
     def __init__(self, m: Machine, asks: list[list[tuple[Ask, ...]]]) -> None:
         self.user: dict[tuple[int, Any], int] = {}
@@ -46,7 +46,7 @@ class Forgetting:
             self.named[where[1][0]] |= bits
 
     def masks(self, m: Machine, barriers: Barriers) -> list[int]:
-        """For each who knows, as in `masks_of`: events of which it is never taken to know."""
+        """For each observer, as in `masks_of`: events that it is never taken to see."""
         private, named = union(self.private), union(self.named)
         made: list[int] = []
         for where, _, _ in barriers:

@@ -1,4 +1,4 @@
-"""Of a kernel that may start while the one in front of it runs, the PTX accesses GMEM behind
+"""Of a kernel that may start while the one before it runs, the PTX accesses GMEM behind
 `griddepcontrol.wait` alone, but for loads of tensors of `Schedule.pdl_independent`.
 
 The SCHEDULED kernel does (ir/analysis/early_start.py). But what LLVM takes for a load of what no
@@ -49,7 +49,7 @@ def _touches(statement: Token) -> bool:
 
 
 def check_early_accesses(kernel: Kernel, ptx: str, owners: Sequence[str]) -> None:
-    """Raises VerifyError with the first access to GMEM that no wait stands in front of. `owners`:
+    """Raises VerifyError with the first access to GMEM without a wait before it. `owners`:
     of each parameter the tensor, if it is its address or map.
     """
     if not any(isinstance(op, GriddepWait) for op in kernel.ops):
@@ -88,7 +88,7 @@ def _before_waits(text: str) -> Iterator[Token]:
 
 
 def _definitions(text: str) -> dict[str, str]:
-    """What each register is computed from; what is loaded says nothing about where it lies."""
+    """Operands of each register; a loaded value says nothing about its address."""
     found: dict[str, str] = {}
     for op, to, operands in DEFINITION.findall(text):
         if not op.startswith(("ld", "atom")) or op.startswith("ld.param"):

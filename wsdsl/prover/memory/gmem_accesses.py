@@ -1,4 +1,4 @@
-"""What an op accesses of a tensor in global memory: elements along dimensions, and who has them."""
+"""Elements of a tensor in global memory that an op accesses, and the threads that have them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Along:
 
 @record
 class Place:
-    """Elements of `tensor`. `rows`: the dimension of which each warp has so many elements, one warp
+    """Elements of `tensor`. `rows`: the dimension, and its number of elements per warp, one warp
     after another; None if warps do not have their own. `holder`: how many hold each element.
     """
 
@@ -68,21 +68,21 @@ class Further:
     most: int | None
 
     def apart(self, first: int, second: int) -> bool:
-        """Whether so many elements of the one, and of the other behind it, are different ones."""
+        """Whether `first` elements of the one, and `second` of the next, are different ones."""
         behind = self.least is not None and self.least >= first
         return behind or (self.most is not None and -self.most >= second)
 
     def interleaves(self, first: int, second: int) -> bool:
-        """Whether rows, of which warps have 16 so far apart, lie between the others'."""
+        """Whether the 16 rows of each warp lie between the others'."""
         exact = self.least is not None and self.least == self.most
         return exact and first == second == 32 and (self.least or 0) % 32 == 16
 
 
 def by_warpgroup(kernel: Kernel) -> frozenset[Value]:
-    """What is computed from a warpgroup's index, or from elements, of which each warpgroup has its
+    """Values computed from a warpgroup's index, or from elements, since each warpgroup has its
     own; also what a loop gives whose trip count is such, or an `if` whose condition is.
 
-    What all warpgroups load from the same place is the same, and so are CTAs' numbers.
+    Loads of all warpgroups from one place are the same, and so are CTAs' numbers.
     """
     found = set[Value]()
 

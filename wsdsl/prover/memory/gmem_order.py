@@ -1,11 +1,11 @@
-"""Tensors that a kernel writes: each access of a CTA comes behind those in front of it to the same
+"""Tensors that a kernel writes: each access of a CTA follows earlier ones to the same
 elements, where one of them writes; or goes elsewhere.
 
-All ways through a partition are looked at together: what may have been done on the way to an op,
-and by whom that is known to be over. A thread's own accesses are in order; others of its warp or
-its CTA have to meet it. TMA's writes are over for the thread that has started them once it has
+All ways through a partition are looked at together: accesses that may precede an op,
+and the threads that see them complete. A thread's own accesses are in order; others of its warp or
+its CTA must synchronize. TMA's writes are complete for the thread that has started them once it has
 waited for more than their reads. Before TMA touches what threads have read or written there must
-besides be a proxy fence of these threads, and they must meet behind it. Loops are gone round until
+besides be a proxy fence of these threads, which synchronize after it. Loops are repeated until
 nothing new comes; how often they run is open.
 """
 
@@ -35,7 +35,7 @@ MOST_BEHIND = 16
 
 @dataclass(frozen=True)
 class Known:
-    """By whom an access is known to be over; `fenced`: by whom that its proxy fence has followed.
+    """The threads that see an access complete; `fenced`: that its proxy fence has followed.
     `behind`: of a TMA store in flight, how many groups were committed behind its own, or -1.
     """
 
@@ -57,7 +57,7 @@ class Known:
 
 
 Done = dict[Access, Known]
-"""What may have been done, by now."""
+"""Accesses that may have been done."""
 
 
 def check_global_order(kernel: Kernel) -> None:
@@ -114,7 +114,7 @@ def _check_sides(partitions: list[Partition], found: dict[Op, Touch], places: Gl
 def _turn(
     partition: Partition, uses: set[Op], places: GlobalPlaces
 ) -> tuple[tuple[Any, ...], int] | None:
-    """(how turns go round, which one is the partition's), if all its uses are in its own turns."""
+    """(the alternation, the partition's number in it), if all its uses are under its test."""
     for work in partition.body:
         if not isinstance(work, ops.ForRange):
             continue
@@ -138,7 +138,7 @@ def _turn(
 
 
 def _formula(value: Value, turn: Value, places: GlobalPlaces) -> tuple[Any, ...]:
-    """What the next turn is computed from."""
+    """The formula of the next alternation."""
     op = places.made.get(value)
     if value == turn:
         return ("turn",)
@@ -267,7 +267,7 @@ class _Partition:
             raise self.fail(store, told, hint="use different coordinates for each item")
 
     def _next(self, op: ops.ForRange, done: Done, work: bool) -> Done:
-        """What was done, as the next iteration has it."""
+        """The accesses, in terms of the next iteration."""
         made: Done = {}
         for access, known in done.items():
             if not (work and self.places.is_of_item(access.place, op.index)):

@@ -2,7 +2,7 @@
 may come to the same ones.
 
 A place is known by its sums (`linear.py`), in which loops' indices are terms. In the next iteration
-of a loop its terms stand for other numbers: those of earlier ones are called `("old", loop, term)`.
+of a loop its terms are other numbers: those of earlier ones are called `("old", loop, term)`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,24 +18,24 @@ from wsdsl.prover.machine.linear import WARPGROUP, Linear, Sums
 from wsdsl.prover.memory.gmem_accesses import Access, Along, Further, Place, by_warpgroup
 
 NOT_YET, OWN, WARP, ALL = -1, 0, 1, 2
-"""By whom something may be taken to be over: by nobody, by those who did it (of TMA, who started
+"""Observers that see an access complete: none, the threads that did it (of TMA, that issued
 it), by their warps, by all warpgroups of the partition."""
 OLD, HELD = "old", "held"
 
 
 class GlobalPlaces:
-    """Finds and compares the places of one kernel. `unread`: tensors of which tiles may overlap."""
+    """Finds and compares the places of one kernel. `unread`: tensors whose tiles may overlap."""
 
     def __init__(self, kernel: Kernel, unread: frozenset[str], written: frozenset[str]) -> None:
         self.sums, self.made = Sums(kernel), kernel.definers
         self.unread, self.written, self.differing = unread, written, by_warpgroup(kernel)
         self.held: list[tuple[Any, ...]] = []
-        """What stands for indices that are no numbers, by what they are computed from."""
+        """Terms of indices that are not numbers, by their operands."""
         self.numbers: dict[tuple[Any, ...], int] = {}
         self.inside: dict[Value, frozenset[Value]] = {}
-        """By a loop's index: what may be different in each iteration."""
+        """By a loop's index: values that may differ in each iteration."""
         self.items: dict[Value, frozenset[Value]] = {}
-        """By a loop's index: what is computed from that."""
+        """By a loop's index: values computed from it."""
         self.steps: dict[Value, int] = {}
         """By how much indices grow, at the least; 0 where that is not known."""
         self.holding: dict[tuple[int, Value, bool], bool] = {}
@@ -121,7 +121,7 @@ class GlobalPlaces:
         return Along(Linear(0, (((HELD, self.numbers[key]), 1),)), None, role)
 
     def number(self, value: Value, tensor: str) -> Linear:
-        """Where tiles overlap, the last one's beginning stands for one behind the others."""
+        """Where tiles overlap, the last one's beginning represents one after the others."""
         found = self.sums.of(value)
         if tensor not in self.unread:
             return found
@@ -146,7 +146,7 @@ class GlobalPlaces:
                 return index
 
     def _key(self, value: Value) -> tuple[Any, ...]:
-        """What a fragment of indices is computed from: equal for equal ones."""
+        """The operands of a fragment of indices: equal for equal ones."""
         op = self.made.get(value)
         match op:
             case ops.Map() if (kept := self._kept(value)) != value:
@@ -232,7 +232,7 @@ class GlobalPlaces:
     # Comparing -----------------------------------------------------------------------------------
 
     def needed(self, first: Access, second: Access, warpgroups: int) -> int:
-        """By whom the first one must be known to be over before the second may begin."""
+        """The observers that must see the first one complete before the second begins."""
         a, b = first.place, second.place
         key = a, b, warpgroups
         if key not in self.compared:
@@ -262,7 +262,7 @@ class GlobalPlaces:
         return further.apart(a.extent, b.extent) or further.interleaves(a.apart, b.apart)
 
     def held_of(self, what: Any) -> Any:
-        """What an index is computed from that is no number."""
+        """The operands of an index that is not a number."""
         match what:
             case Linear(0, ((term, 1),)):
                 return self.held_of(term)
@@ -275,7 +275,7 @@ class GlobalPlaces:
 
     def _aged_key(self, key: Any, loop: Value) -> Any:
         """The same in the terms of a later iteration: of numbers, and of what they are read by in
-        tensors that nobody writes. What lies in SMEM, or was computed, may be another value then.
+        tensors that are never written. Values in SMEM, or computed, may be other ones then.
         """
         match key:
             case Linear():
@@ -301,7 +301,7 @@ class GlobalPlaces:
         return abs(terms.pop(WARPGROUP, 0)) == 1 and not any(map(self._differs, terms))
 
     def _further(self, more: Linear, by: int) -> Further:
-        """What is known of how far that is: the index of an iteration is at the least the loop's
+        """Bounds of the distance: the index of an iteration is at the least the loop's
         step beyond an earlier one's.
         """
         number = more.number + by
@@ -327,7 +327,7 @@ class GlobalPlaces:
         x: tuple[Any, ...] = a  # pyright: ignore[reportUnknownVariableType]
         y: tuple[Any, ...] = b  # pyright: ignore[reportUnknownVariableType]
         pairs = zip(x, y, strict=False)
-        # One by one: numbers beside places are no terms.
+        # One by one: numbers next to places are not terms.
         differ = [(p, q) for p, q in pairs if p != q or (far and self._differs((p,)))]
         return len(x) == len(y) and bool(differ) and all(self._others(*z, far) for z in differ)
 
@@ -359,7 +359,7 @@ class GlobalPlaces:
 
 
 def _holder(kinds: Sequence[Fragment], warps: int) -> int:
-    """By whom an element is accessed: one thread, threads of one warp, or others too."""
+    """The threads that access an element: one thread, threads of one warp, or others too."""
     rows, columns = (any(getattr(k, x) > 1 for k in kinds) for x in ("rows", "columns"))
     if columns and (rows or warps == 4):
         return OWN
@@ -367,8 +367,8 @@ def _holder(kinds: Sequence[Fragment], warps: int) -> int:
 
 
 def _computed_from(loop: ops.ForRange) -> set[Value]:
-    """What the loop's index, and what it carries, go into; of inner loops' indices only those that
-    begin at such.
+    """Values computed of the loop's index and carried variables; inner loops' indices only if they
+    begin at such values.
     """
     found = {loop.index, *loop.args}
 

@@ -1,7 +1,7 @@
 """Threads that read in SMEM stay within the bytes that they are said to read.
 
-What an index can be is an interval, of its formula. So is how far numbers of blocks are apart:
-(s + d) // q - s // q is no less than d // q and no more than ceil(d / q), whatever s is. (Indices
+The interval of an index follows from its formula. So is how far numbers of blocks are apart:
+(s + d) // q - s // q is at least d // q and at most ceil(d / q), for every s. (Indices
 of tiles do not overflow.)
 """
 
@@ -106,7 +106,7 @@ class _Intervals:
                 same = size == self.sums.of(other) and not size.terms and size.number > 0
                 if not same or any(term != WARPGROUP for term, _ in apart.terms):
                     return None
-                # A warpgroup's part of a tile begins as far behind the tile's begin.
+                # A warpgroup's part of a tile begins as far after the tile's begin.
                 last = sum(times for _, times in apart.terms) * (self.warpgroups - 1)
                 q, d = size.number, apart.number
                 low, high = d + min(0, last), d + max(0, last)

@@ -1,6 +1,6 @@
-"""Accesses to SMEM: what must be over, and known to be over, before the next one begins.
+"""Accesses to SMEM: events that must be complete, and seen so, before the next one begins.
 
-A write by threads is over when they say so and others hear of it; a TMA load when the phase it
+A write by threads is complete when they say so and others hear of it; a TMA load when the phase it
 counts on completes; a wgmma's reads when a wgmma_wait retires it; a TMA store's when the storing
 thread has waited for it. The async proxy must besides be shown, by a fence of the writers, what
 threads wrote.
@@ -27,7 +27,7 @@ from wsdsl.prover.machine.model import Array
 from wsdsl.prover.protocols.mbarriers import barrier_of, count_in_phase, settle, shown
 
 EVERY = -1
-"""Stands for a class where all threads of a warpgroup are meant."""
+"""The class of all threads of a warpgroup."""
 
 
 def split(spans: tuple[Span, ...], borders: Iterable[int]) -> tuple[Span, ...]:
@@ -149,9 +149,9 @@ def read(
     any_value: bool = False,
     cta: int = -1,
 ) -> None:
-    """A read (by the async proxy, or by threads), which is over when `event` has happened; whoever
+    """A read (by the async proxy, or by threads), complete when `event` has happened; a thread that
     hears of that has heard of the events `before` too. `reader` tells it from others that go on
-    with it. With `any_value` it may be of what nobody has written yet. `cta`: another one's."""
+    with it. With `any_value` it may be of unwritten bytes. `cta`: another one's."""
     array, item, start, end = where
     cta = a.cta if cta < 0 else cta
     key = (cta, array.index, item)
@@ -220,7 +220,7 @@ def send(
     write(m, a, i.op, where, know, (event, m.event() if by_threads else 0), not by_threads, cta)
     name = shown(barriers, stage, m, counted)
     count_in_phase(m, a, i, held, name, know, f"the bytes of this {what} on")
-    # Bytes land after they were sent: phases and waits that were over then are over.
+    # Bytes land after they were sent: phases and waits complete then stay so.
     held.gathered |= event | told | before & (m.waits | m.phases)
     held.tx -= where[3] - where[2]
     settle(m, a, i.op, held, name)

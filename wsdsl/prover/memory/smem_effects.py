@@ -133,7 +133,7 @@ def _send(
 def _wrote(m: Machine, a: Agent, who: tuple[int, ...], access: Access) -> tuple[int, int]:
     """Return events of a write by threads: complete, and visible to the async proxy."""
     if who == ALL and access.item is not None and isinstance(access.item.type, State):
-        # All threads arrive on the barrier of a pipeline stage, so one event stands for all.
+        # All threads arrive on the barrier of a pipeline stage, so one event represents all.
         complete, visible = m.event(), m.event()
         a.did |= complete
         m.unshown.append((a.index, EVERY, visible))

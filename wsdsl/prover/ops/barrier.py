@@ -28,8 +28,8 @@ def _meet(
     wait: bool,
     shown: int = -1,
 ) -> int:
-    """A barrier of whole warpgroups, that is there from the start. Who waits arrives first. `shown`
-    are the events that it may hand on.
+    """A barrier of whole warpgroups, always initialized. A waiting thread arrives first. `shown`
+    are the events that it may forward.
     """
     held = m.named.get(key)
     if held is None:
@@ -76,7 +76,7 @@ def sync_cta(m: Machine, a: Agent, i: Instruction) -> int:
 def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
     parties, shown = m.model.num_agents * m.model.num_ctas, -1
     if i.op.relaxed:
-        # Each of them is the fence behind a barrier's initialisation.
+        # Each of them is the fence after a barrier's initialization.
         shown = reduce(or_, (held.fenced for held in m.barriers), 0)
     return _meet(m, a, i, (-1, -1), parties, True, shown)
 

@@ -39,7 +39,7 @@ def map(m: Machine, a: Agent, i: Instruction) -> int:
     if op.fn in TESTS:
         made = settled(m, made, MADE) if m.each_iteration else made
     elif isinstance(made, tuple) and not is_named and not varies(made):
-        # The same everywhere and always: a name will do, and is quicker to look at.
+        # The same everywhere and always: a name will do, and is faster to compare.
         names = m.model.names_of_terms
         name = ("fixed", len(names), *[DATA] * of_data(made))
         made = names.setdefault(made, name)

@@ -42,7 +42,7 @@ def mbarrier_init(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def fence_mbarrier_init(m: Machine, a: Agent, i: Instruction) -> int:
-    """What this thread has initialised is visible to whoever synchronises with it from here on."""
+    """Barriers that this thread initialized are visible after a synchronization with it."""
     (event,) = m.happened(a, (0,))
     first = a.cta * m.model.num_barriers
     for held in m.barriers[first : first + m.model.num_barriers]:
@@ -103,7 +103,7 @@ def mbarrier_wait(m: Machine, a: Agent, i: Instruction) -> int:
         a.know[c] |= held.completed
     event = m.event()
     waited(m, a, i)
-    # Whoever hears of this wait hears of those before it, too: one event stands for all.
+    # Threads that see this wait see those before it, too: one event represents all.
     earlier = held.passed & (a.know[0] if i.elected else a.did)
     if i.elected:
         a.know[0] |= event

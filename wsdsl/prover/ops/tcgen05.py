@@ -1,10 +1,10 @@
 """Tensor memory: products of one thread, which run in order, their commits, and loads of sums.
 
 Columns of an item are spans like bytes of SMEM, of each half of the lanes that a warp loads or
-stores at a time. A product's events are over when a phase completes
+stores at a time. A product's events are complete when a phase completes
 on which a later commit of its thread counts; the thread's own products follow in any case. A load's
-are over for those who hear of the first `tcgen05_fence` behind its `tcgen05_wait_ld`. And
-whoever has
+are complete for threads that hear of the first `tcgen05_fence` after its `tcgen05_wait_ld`. And
+a thread that has
 waited has to run `tcgen05_fence(after=True)` before it touches tensor memory.
 
 Products and loads are events of the agent's open group, which is closed by the wait for loads: no
@@ -109,7 +109,7 @@ def _read_columns(m: Machine, a: Agent, i: Instruction, event: int) -> None:
 
 
 def _halves(rows: int) -> tuple[int, ...]:
-    """Of the lanes of each warp, 16 of which hold the rows of a product of 64."""
+    """Of the lanes of each warp, where 16 lanes hold the rows of a product of 64."""
     return (0, 1) if rows == LANES else (0,)
 
 
@@ -190,12 +190,12 @@ def tcgen05_st(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def _known_in_order(a: Agent) -> int:
-    """What each thread knows, and what it has waited for itself: each warp has lanes of its own."""
+    """Events that each thread has seen, or waited for itself: each warp has its lanes."""
     return known_to_each(a, ALL) | union(g.events for g in a.groups if not g.open)
 
 
 def _stored(a: Agent, op: Op) -> Group:
-    """The stores that were not waited for yet, one more of which begins."""
+    """The stores that were not waited for yet, and one more."""
     # The lanes of a warp store together, as they load.
     a.met = a.did
     for group in a.groups:
@@ -213,7 +213,7 @@ def tcgen05_wait_st(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def _waited_for(a: Agent, group: Group) -> None:
-    """One group of loads, and one of stores, whatever number of waits is in front of a fence."""
+    """One group of loads, and one of stores, for any number of waits before a fence."""
     group.open = False
     for held in a.groups:
         if not held.open and (held.op is None) == (group.op is None):
@@ -226,8 +226,8 @@ def tcgen05_commit(m: Machine, a: Agent, i: Instruction) -> int:
     op: ops.Tcgen05Commit = i.op
     for cta in destinations(m, a, i, op.multicast):
         held, array, stage = barrier_of(m, a, i, (0,), cta)
-        # It must be over before that CTA ends. What was over for the thread when it issued this is
-        # over when it arrives, and so are its earlier arrivals here.
+        # It must complete before that CTA ends. Events complete for the thread at issue are
+        # complete when it arrives, and so are its earlier arrivals here.
         landed = m.event()
         held.remote |= landed
         know = a.open.events | a.know[0] | landed
@@ -244,7 +244,7 @@ def tcgen05_ld(m: Machine, a: Agent, i: Instruction) -> int:
     where = array, item, *part
     item_of(m, a, op, where)
     event, know, reader = m.event(), _known_in_order(a), ("tensor", a.index, op.half)
-    # What nobody has written may be read, if it is not used: of no products there is no sum.
+    # Columns without a write may be read, if unused: an empty loop has no MMA.
     before = know | a.open.events
     a.slots[i.defines[0]] = 0 if _is_written(m, a.cta, array, item, part) else UNWRITTEN
     read(m, a, op, where, know, reader, event, before, asynchronous=False, any_value=True)

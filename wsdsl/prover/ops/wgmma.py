@@ -19,7 +19,7 @@ from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
 from wsdsl.record import record
 
 UNWRITTEN = "unwritten"
-"""Stands for sums that no product has written."""
+"""Accumulators that no MMA has written."""
 
 
 @record
@@ -171,7 +171,7 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
                 told = f"the registers of %{name} may be overwritten while this reads them"
                 hint = "name it in the `fragments` of the wgmma_wait"
                 raise a.fail("wgmma", product, told, hint=hint)
-        # All warps take part in a wgmma: once it is over, they all have come as far as its start.
+        # All warps take part in a wgmma: when it completes, all have reached its start.
         for c in ALL:
             a.know[c] |= group.events | group.passed
     del a.groups[:over]

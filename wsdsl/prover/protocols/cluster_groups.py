@@ -1,7 +1,7 @@
 """The CTAs of a cluster that reach each other, in groups: each is looked at without the others.
 
-Two groups only meet, where the whole cluster does. Each runs up to there without the other, so all
-of them come there, as often as the text says; what one CTA knows of another group's no check asks
+Two groups only synchronize where the whole cluster does. Each runs up to there alone, so all
+of them come there, as often as the text says; one CTA's facts about another group no check needs
 for. That no group reaches another is seen as each is followed on all ways.
 """
 
@@ -12,7 +12,7 @@ from wsdsl.prover.machine.model import Model
 
 
 def groups_of(model: Model) -> list[tuple[int | None, ...]]:
-    """By rank, as far as was seen who reaches whom. All are one group where the cluster meets on
+    """By rank, from the pairs seen to reach each other. All are one group if the cluster waits on
     some ways only."""
     if len(model.ranks) == 1 or _meets_inside(model):
         return [model.ranks]

@@ -24,15 +24,15 @@ Known = dict[Any, int | None]
 def meeting(
     loop: ops.ForRange | None, grid: ops.LaunchGrid, stores: Sequence[Access], places: GlobalPlaces
 ) -> Op | None:
-    """A store of one item that another item meets: an iteration of `loop`, or a cluster where there
-    is none; of tiles that are cut, those of each tile are one. Places that memory says are left
+    """A store of one item that overlaps another's: an iteration of `loop`, or a cluster where there
+    is not one; of tiles that are cut, those of each tile are one. Places that memory says are left
     out.
     """
     sums, made = places.sums, places.made
     # CTAs of a cluster may leave to one of them a store of elements that they all have.
     shared = {x: isinstance(x.op, StoreGlobal) and _tells_rank(x.op.pred, made) for x in stores}
-    # Where the last tile has one element, whole ones that end with the dimension meet others. Tiles
-    # that are cut have one step each, but for pieces of none.
+    # Where the last tile has one element, whole ones that end with the dimension overlap. Tiles
+    # that are cut have one step each, but for empty splits.
     sizes: Known = {("size", d): (TILES - 1) * n + 1 for d, n in grid.tiles}
     sizes |= {("size", dim): extent for dim, extent in grid.contraction} | {WARPGROUP: 0}
     cut = scheduler_terms(grid, sums, loop.index).slot if loop and grid.contraction else None

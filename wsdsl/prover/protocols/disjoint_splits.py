@@ -1,8 +1,8 @@
-"""What the pieces of a tile store, all of which run at the same time, is of one of them each.
+"""Elements that the splits of a tile store, which all run at the same time, are of one split each.
 
-Either the first piece alone stores, under a test whether the piece's number is less than 1; or a
-loop around the store begins with the piece's number, and goes on by how many pieces there are, in
-units of which each has elements of its own.
+Either the first split alone stores, under a test whether the split's number is less than 1; or a
+loop around the store begins with the split's number, and goes on by the number of splits, in
+units that each have separate elements.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ from wsdsl.prover.memory.gmem_regions import GlobalPlaces
 from wsdsl.prover.protocols.scheduler_terms import scheduler_terms
 
 Strides = tuple[tuple[Value, int], ...]
-"""Loops of a piece's own iterations, by their indices, and in what units."""
+"""Loops of a split's own iterations, by their indices, and in what units."""
 
 
 def check_pieces_apart(kernel: Kernel, work: ops.ForRange, agent: int, num_warpgroups: int) -> None:
-    """Raises Failure where two pieces of a tile, which the loop is over, may store the same."""
+    """Raises Failure where two splits of a tile of the loop may store the same."""
     _Pieces(kernel, work, agent, num_warpgroups).region(work.body, ())
 
 
@@ -38,7 +38,7 @@ class _Pieces:
         self.part, self.pieces, self.tile = given.part, given.pieces, given.slot
         self.agent, self.num_warpgroups = agent, num_warpgroups
         self.own: dict[str, set[tuple[int, bool, int]]] = {}
-        """By which dimensions of a tensor pieces are apart, and elements of a turn."""
+        """The dimensions of a tensor that separate splits, and elements of a step."""
 
     def region(self, region: Region, strides: Strides) -> None:
         for op in region:
@@ -58,7 +58,7 @@ class _Pieces:
                     self.region(inner, strides)
 
     def _is_first(self, cond: Value) -> bool:
-        """Whether it holds in the first piece alone."""
+        """Whether it holds in the first split alone."""
         match self.places.made.get(cond):
             case ops.Map(fn="lt", args=(x, y)):
                 sums = self.places.sums
@@ -69,7 +69,7 @@ class _Pieces:
                 return False
 
     def _unit(self, loop: ops.ForRange) -> int:
-        """Of how many elements a piece has some in turn; 0 if all have the same."""
+        """The number of elements per step of a split; 0 if all have the same."""
         start, step = (self.places.sums.of(v) for v in (loop.start, loop.step))
         (_, each), *_ = *self.pieces.terms, ((), 1)
         unit = max((times for _, times in step.terms), default=step.number) // each
@@ -77,7 +77,7 @@ class _Pieces:
         return unit if unit > 0 and (start, step) == own else 0
 
     def _is_apart(self, op: Op, touch: Touch, strides: Strides) -> bool:
-        """Whether its place lies in what a piece has in its turn, as those of all other stores to
+        """Whether its place lies in the elements of a split's step, as those of all other stores to
         the tensor.
         """
         found = {
@@ -89,7 +89,7 @@ class _Pieces:
         return bool(self.own[touch.tensor])
 
     def _turns(self, along: Along, strides: Strides) -> set[int]:
-        """Elements of a piece's turn, of which it is some, in each of the loops that have such."""
+        """Elements of a split's step that contain it, in each of the loops that have such."""
         if along.extent is None:
             # Scattered: places of other elements differ.
             indices = {self.places.sums.of(index) for index, _ in strides}
@@ -113,7 +113,7 @@ class _Pieces:
         return times * unit if behind <= times * unit else 0
 
     def _is_of_tile(self, term: Any) -> bool:
-        """Whether it is the same for all pieces of a tile."""
+        """Whether it is the same for all splits of a tile."""
         if term in dict(self.tile.terms):
             return True
         match self.places.sums.meanings[term] if isinstance(term, int) else ():
@@ -136,7 +136,7 @@ def _times(along: Along, index: Linear) -> int:
 
 
 def _within(key: Any) -> Iterator[Along]:
-    """The lines that an index which is no number is computed from."""
+    """The lines that an index which is not a number is computed from."""
     if isinstance(key, Along):
         yield key
     elif isinstance(key, tuple):

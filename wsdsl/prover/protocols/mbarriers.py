@@ -1,6 +1,6 @@
-"""How threads wait for each other: mbarriers, named barriers, meetings, flags, registers.
+"""How threads wait for each other: mbarriers, named barriers, joins, semaphores, registers.
 
-The checks make the order of a run irrelevant. An arrival must know that the phase before its own is
+The checks make the order of a run irrelevant. An arrival must follow the phase before, which is
 complete, so it can count in no other; a wait must know the completion before the one it waits for,
 and the one after must know the wait, so that a parity is never mistaken for another one.
 """
@@ -25,7 +25,7 @@ STALE_ELECTED, STALE = 1, 3
 ALONE = 4
 """The elected thread has waited since those of its warp met."""
 VISIBLE = 2
-"""Of a barrier's initialisation: a fence has followed it."""
+"""Of a barrier's initialization: a fence has followed it."""
 
 
 def classes(i: Instruction) -> tuple[int, ...]:
@@ -35,7 +35,7 @@ def classes(i: Instruction) -> tuple[int, ...]:
 def barrier_of(
     m: Machine, a: Agent, i: Instruction, who: tuple[int, ...], cta: int = -1
 ) -> tuple[Barrier, Array, int]:
-    """The barrier an op means, checked to be initialised for those who use it."""
+    """The barrier an op means, checked to be initialized for those who use it."""
     op: Any = i.op
     array = m.model.arrays[op.barriers.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
@@ -93,7 +93,7 @@ def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
 def count_in_phase(
     m: Machine, a: Agent, i: Instruction, held: Barrier, name: str, know: int, what: str
 ) -> None:
-    """Whoever arrives must know that the phase before is over, or it may count in that one."""
+    """An arrival must follow the end of the phase before, or it may count in that one."""
     if held.done & ~know:
         raise a.fail(
             "phase",
@@ -129,7 +129,7 @@ def cta_of_rank(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
 
 
 def landed(m: Machine, a: Agent, held: Barrier, who: tuple[int, ...]) -> int:
-    """The event of an arrival at another CTA's barrier: over for whoever has seen that phase
+    """An arrival at another CTA's barrier: complete for threads that have seen that phase
     complete, or met this one later on.
     """
     event = m.event()
@@ -161,6 +161,6 @@ def cta_of_pair(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
 
 
 def waited(m: Machine, a: Agent, i: Instruction) -> None:
-    """Its threads have been told of others, or the elected one was."""
+    """Its threads have heard from others, or the elected one has."""
     if m.model.columns:
         a.stale |= STALE_ELECTED | ALONE if i.elected else STALE

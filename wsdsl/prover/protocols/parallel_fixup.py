@@ -1,7 +1,7 @@
-"""Sums that all pieces of a tile leave at once, each in lines of its own, for all to read.
+"""Accumulators that all splits of a tile store at once, each in lines of its own, for all to read.
 
-A flag counts the pieces that have left their sums, then those that are done with them: it goes
-round, `wrap` being twice their number less 1. Nobody writes once it has counted all, and nobody who
+A flag counts the splits that have stored theirs, then those that are done with them: it goes
+round, `wrap` being twice their number - 1. No split writes once it has counted all, and none that
 waits for that misses it, since he has not been counted as done.
 """
 
@@ -20,7 +20,7 @@ class ParallelReduction(WorkIteration):
     pieces = Linear()
 
     def find(self, used: list[Op]) -> None:
-        """How many pieces a tile has is what is waited for."""
+        """Wait for the number of splits of a tile."""
         waits = [op for op in used if isinstance(op, ops.SemaphoreWait)]
         counts = {self.sums.of(op.count): op for op in waits}
         if len(counts) != 1:

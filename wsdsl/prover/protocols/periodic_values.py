@@ -1,4 +1,4 @@
-"""What a loop carries that depends on nothing but constants: whose tile it is, in ping-pong.
+"""Carried variables that depend on nothing but constants: whose tile it is, in ping-pong.
 
 Such values come round: after some iterations they are what they were before. So all iterations are
 looked at if each of these `PeriodicValues` is.
@@ -22,7 +22,7 @@ Known = Mapping[Value, int | None]
 
 @record
 class PeriodicValues:
-    """What is known in each iteration; after the last one comes that of number `again`."""
+    """Values known in each iteration; after the last one comes that of number `again`."""
 
     known: tuple[Known, ...]
     again: int
@@ -63,7 +63,7 @@ def _used(work: ops.ForRange, conditions: Iterable[Value], made: Makers) -> froz
 
 
 def evaluate(value: Value, known: dict[Value, int | None], made: Makers) -> int | None:
-    """None where it depends on more than constants and what is known; what is found is added."""
+    """None where it depends on more than constants and known values; a value found is added."""
     if value not in known:
         match made.get(value):
             case ops.Constant(value=int(number)):
@@ -90,7 +90,7 @@ def _apply(fn: str, args: list[int | None]) -> int | None:
 
 
 def iterations_of(phases: Iterable[PeriodicValues]) -> range:
-    """After so many iterations all of them have been together in each way that comes."""
+    """After this number of iterations all of them have been together in each way that comes."""
     held = list(phases)
     first = max((p.again for p in held), default=0)
     return range(first + math.lcm(*(len(p.known) - p.again for p in held)))

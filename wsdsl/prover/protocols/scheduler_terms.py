@@ -1,4 +1,4 @@
-"""What the tile scheduler says of an iteration, as sums over the kernel's own terms.
+"""The tile scheduler's values of an iteration, as formulas over the kernel's own terms.
 
 The formulas of `ir/tile_scheduler.py` are applied to sums, as lowering applies them to scalars. So
 that a kernel's scalar is the scheduler's, at all sizes, is seen by comparing two sums. Equal sums

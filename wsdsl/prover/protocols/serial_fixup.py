@@ -1,8 +1,8 @@
-"""Sums that are handed from piece to piece: the slot belongs to one of them at a time.
+"""Accumulators that splits forward: the workspace entry belongs to one of them at a time.
 
-A flag counts the elements of its tile's contraction whose sum lies in the slot. The piece
-[begin, end) has the slot from the moment the flag is `begin`, without a wait if that is 0, until it
-adds to the flag: its length, or -begin if it is the last one. There are four kinds of pieces: is it
+A flag counts the elements of its tile's contraction whose partial lies in the entry. The split
+[begin, end) has the entry from the moment the flag is `begin`, without a wait if it is 0, until it
+adds to the flag: its length, or -begin if it is the last one. There are four kinds of splits: is it
 continued (begin > 0), is it finished (end >= size)?
 """
 
@@ -27,7 +27,7 @@ class SerialReduction(WorkIteration):
         return self.finished and not self.continued
 
     def find(self, used: list[Op]) -> None:
-        """A piece's beginning is what is waited for, its end what arrivals count from there."""
+        """A wait is for a split's beginning; arrivals count up to its end."""
         waits = [op for op in used if isinstance(op, ops.SemaphoreWait)]
         begins = {self.sums.of(op.count): op for op in waits}
         if len(begins) != 1:

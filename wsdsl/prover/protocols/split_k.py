@@ -1,4 +1,4 @@
-"""What each iteration of a split-K or stream-K work loop does with the slot of its tile, and when.
+"""Use of a tile's workspace entry by each iteration of a split-K or stream-K work loop.
 
 All ways through an iteration are looked at; `serial_reduction.py` and `parallel_reduction.py` say
 what is right. The iterations are those of the tile scheduler: their formulas are compared with its
@@ -20,7 +20,7 @@ from wsdsl.prover.protocols.workspace_slots import WorkspaceSlots
 
 
 def check_split_k_protocol(kernel: Kernel) -> None:
-    """Raises Failure where sums are handed on in another way than is understood."""
+    """Raises Failure where accumulators are forwarded in an unsupported way."""
     grid, lent = grid_of(kernel), workspaces(kernel)
     for op in kernel.of(ops.SemaphoreArrive, ops.SemaphoreWait):
         if op.tensor.name not in lent:
@@ -44,7 +44,7 @@ def check_split_k_protocol(kernel: Kernel) -> None:
         elif used:
             raise _fail(0, used[0], "the prover does not support this outside of the partitions")
     _compare(found)
-    # Every piece is handed on in one partition, whatever iteration it comes in.
+    # Every split is forwarded in one partition, in each iteration.
     for iteration in iterations_of(w.phases for w in walked):
         for kind in zip(*(w.hands for w in walked), strict=True):
             if sum(hands[w.phases.number(iteration)] for hands, w in zip(kind, walked)) != 1:
@@ -59,7 +59,7 @@ def _fail(agent: int, op: Op, message: str) -> Failure:
 
 
 def _compare(found: Findings) -> None:
-    """Whoever comes next finds what those before have left, where they have left it."""
+    """A later split finds the accumulators of earlier ones where they stored them."""
     for op in list(found.flags.values())[1:]:
         raise _fail(0, op, "other ops use another flag for this workspace entry")
     for place, op in found.places.items():

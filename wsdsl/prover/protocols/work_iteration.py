@@ -22,9 +22,9 @@ MEET = "synchronize all warps before: named_barrier_sync"
 
 @dataclass(frozen=True)
 class Way:
-    """What has been done on a way through an iteration.
+    """Steps on a way through an iteration.
 
-    `has`: what was waited for. `arrived`: how often. `loose`: something was touched since all warps
+    `has`: the value waited for. `arrived`: how often. `loose`: something was touched since warps
     met. `read`: places whose elements several threads have read since then.
     """
 
@@ -55,7 +55,7 @@ class WorkIteration(ABC):
 
     @property
     def whole(self) -> bool:
-        """Whether the tile is not cut, in which case nothing is handed on."""
+        """Whether the tile is not cut, in which case nothing is forwarded."""
         return False
 
     def __init__(
@@ -72,15 +72,15 @@ class WorkIteration(ABC):
         self.held: dict[Positive, bool] = {}
         self.now: dict[Value, int | None] = {}
         self.hands: list[tuple[bool, ...]] = []
-        """Of each kind of pieces: in which phases one is handed on."""
+        """Of each kind of splits: in which phases one is forwarded."""
 
     @abstractmethod
     def find(self, used: list[Op]) -> None:
-        """What the ops say of the pieces, which is what the tile scheduler says."""
+        """Find the splits in the ops and compare them with the tile scheduler's."""
 
     @abstractmethod
     def kinds(self) -> Iterator[dict[Positive, bool]]:
-        """What may hold in an iteration, one case after another."""
+        """Cases of an iteration, one after another."""
 
     @abstractmethod
     def touch(self, op: Any, way: Way) -> Way: ...
@@ -169,7 +169,7 @@ class WorkIteration(ABC):
     def touches(self, op: Op) -> bool:
         return isinstance(op, TOUCHES) and op.tensor.name in self.slots.each
 
-    # What iterations have in common ---------------------------------------------------------------
+    # Common parts of iterations -------------------------------------------------------------------
 
     def place(self, op: Any) -> tuple[Linear, Place]:
         flag = isinstance(op, (ops.SemaphoreWait, ops.SemaphoreArrive))
@@ -186,7 +186,7 @@ class WorkIteration(ABC):
         return slot, place
 
     def same(self, op: Op, slot: Linear) -> None:
-        """One slot in all of an iteration: its tile's."""
+        """One entry in all of an iteration: its tile's."""
         if self.slot != slot:
             raise self.fail(op, "this accesses the workspace entry of another tile", AS_WRITTEN)
 

@@ -1,4 +1,4 @@
-"""Where in a workspace tensor an op works: in which slot, and on which of its lines."""
+"""Where in a workspace tensor an op works: in which entry, and on which of its lines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BLOCKS = "fragments are stored in blocks of 64 rows by 8 columns"
 
 
 class NotUnderstood(Exception):  # noqa: N818 - nothing is wrong with the prover
-    """What is told instead of a proof."""
+    """The reason for a missing proof."""
 
 
 @record
 class Place:
-    """Elements of a slot of `tensor`: (first, how many) along each dimension. Those along the first
+    """Elements of an entry of `tensor`: (first, how many) along each dimension. The first
     one begin `stride` further in each next warpgroup. Each is held by one `holder`: "thread", or by
     several of a "warp" or a "warpgroup".
     """
@@ -39,7 +39,7 @@ class Place:
 
 
 class WorkspaceSlots:
-    """The tensors that a kernel is lent, cut into slots: one for each CTA of a cluster; and those
+    """The workspace tensors of a kernel, in entries: one for each CTA of a cluster; and those
     of sums into `pieces` each.
     """
 
@@ -53,7 +53,7 @@ class WorkspaceSlots:
         }
 
     def place(self, op: Any, warpgroups: int) -> tuple[Linear, Place]:
-        """(the slot's number, where in it)."""
+        """(the entry's number, where in it)."""
         assert isinstance(op.tensor.type, Tensor)
         starts = [self.span(v) for v in op.index]
         for v, along in zip(op.index, ("columns", "rows")):
@@ -81,7 +81,7 @@ class WorkspaceSlots:
     def lines(
         self, op: Any, start: tuple[Linear, int], warpgroups: int
     ) -> tuple[Linear, int, tuple[int, int]]:
-        """(the slot, lines from one warpgroup to the next, the lines of the first one)."""
+        """(the entry, lines from one warpgroup to the next, the lines of the first one)."""
         each, (line, num) = self.each[op.tensor.name], start
         stride = dict(line.terms).get(WARPGROUP, 0)
         others = [(term, times) for term, times in line.terms if term != WARPGROUP]
@@ -125,7 +125,7 @@ class WorkspaceSlots:
         return self.sums.of(op.start), index.type.rows * index.type.columns
 
     def piece(self, op: ops.LoadGlobal, warpgroups: int, slot: Linear, pieces: Linear) -> None:
-        """Raises unless this is in one of the slot's pieces, or outside of the tensor."""
+        """Raises unless this is in one of the entry's parts, or outside of the tensor."""
         gathered = isinstance(self.sums.made.get(op.index[0]), ops.Map)
         line, num = (self.sums.of(op.index[0]), 1) if gathered else self.span(op.index[0])
         self.blocks(op, *map(self.span, op.index[1:]))
@@ -147,7 +147,7 @@ class WorkspaceSlots:
             raise NotUnderstood("the split of the workspace entry is not known")
 
     def _not_negative(self, sum: Linear) -> bool:
-        """A sum of counters, and of a number."""
+        """Counters and a number, added."""
         return sum.number >= 0 and all(times >= 0 and self._counts(k) for k, times in sum.terms)
 
     def _counts(self, term: Any) -> bool:

@@ -35,7 +35,7 @@ Bounds = tuple[int, int]
 
 
 class Own(NamedTuple):
-    """An access of PTX at `register` + `plus` that moves so many `bytes`, in `lines` of so many;
+    """An access of PTX at `register` + `plus` that moves `bytes`, in units of `lines` bytes;
     `free`: it reads memory that no thread writes. In a run it has an address, if that is known.
     """
 
@@ -62,7 +62,7 @@ class Allowed(NamedTuple):
 def misplaced(
     permits: Sequence[Allowed], touches: Sequence[Own], anywhere: Sequence[Allowed], lane: int
 ) -> tuple[int, str] | None:
-    """Where and how the accesses between two events differ from what is allowed; `anywhere`: what
+    """Where and how accesses between two events differ from the allowed ones; `anywhere`: all that
     is allowed between some events."""
     for of in touches:
         start = of.address

@@ -1,8 +1,8 @@
-"""The PTX synchronises exactly as the SCHEDULED kernel does: codegen and LLVM are not trusted.
+"""The PTX synchronizes exactly as the SCHEDULED kernel does: codegen and LLVM are not trusted.
 
-Both are read as automata whose letters are synchronising events with their immediates and places,
+Both are read as automata whose letters are synchronizing events with their immediates and places,
 and must have the same language. So no event can be lost, repeated, moved past another or be given
-another count without this being seen, whatever LLVM does to blocks and loops.
+another count without this being seen, for all changes of LLVM to blocks and loops.
 """
 
 import re
@@ -31,7 +31,7 @@ END = "the end of the kernel"
 
 def check_skeleton(kernel: Kernel, ptx: str) -> None:
     """Raises VerifyError with the first event in which the PTX differs from a SCHEDULED kernel, or
-    that can not be told. Of one whose launches differ in width both are looked at by each."""
+    that cannot be told. Of one whose launches differ in width both are looked at by each."""
     found = narrowing_of(kernel)
     checked = list[Checked]() if found else None
     widths = narrowings(found.widths) if found else (None,)
@@ -57,7 +57,7 @@ def _check(kernel: Kernel, ptx: str, checked: list[Checked] | None) -> None:
 
 
 def _check_one(kernel: Kernel, ptx: str, together: bool, checked: list[Checked] | None) -> None:
-    """`checked`: what was compared at other widths, if there are several."""
+    """`checked`: facts compared at other widths, if there are several."""
     skeleton, places = skeleton_of_kernel(kernel, together)
     launched = re.search(r"\.reqntid (\d+)", ptx)
     if launched is None or int(launched[1]) != places.num_threads:

@@ -13,11 +13,11 @@ from wsdsl.prover.ptx.sync_events import EVERYBODY, PARITY, UNKNOWN, Letter, thr
 from wsdsl.prover.ptx.trace_equivalence import Move, Paths, Position, State, Told, Ways
 
 NOWHERE = -(1 << 20), 0
-"""The position of a state that nobody set."""
+"""The position of a state that no op set."""
 TMEM = 1 << 24
 """Where tensor memory begins: behind SMEM, and no lane's address carries into it."""
 HALVES = 1 << 40
-"""Where low halves of descriptors begin: behind all of memory."""
+"""Where low halves of descriptors begin: after all of memory."""
 LINE = 8
 """Bytes of an mbarrier."""
 
@@ -26,8 +26,8 @@ Member = tuple[int, int]
 ByThread = Callable[[int, int], int | None]
 """A number, if it is known, of a thread in a CTA."""
 Env = dict[Value, tuple[int, tuple[int, ...]]]
-"""What a pipeline state is made of: the number of one that is held, or less than 0 for the parity
-that it begins with; and the steps from there, in rings of so many stages."""
+"""The terms of a pipeline state: the number of one that is held, or less than 0 for the parity
+that it begins with; and the steps from there, in pipelines of this number of stages."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def place_at(offset: int) -> str:
 
 
 def each(told: Sequence[str]) -> str:
-    """What is told of several threads."""
+    """Facts about several threads."""
     return told[0] if len(set(told)) == 1 else " / ".join(told)
 
 
@@ -80,7 +80,7 @@ def of_warps(held: Sequence[int | None]) -> ByThread:
 
 @dataclass(frozen=True)
 class Fill:
-    """What an event's letter lacks, by the states that hold when it is met. `further`: what each
+    """The operands of an event, by the states at its time. `further`: bytes that each
     thread adds to a place. `cta`: in whose SMEM it acts, or the mask of these CTAs. `number`: the
     named barrier.
     """
@@ -97,7 +97,7 @@ class Fill:
     def fill(self, letter: Letter, position: tuple[int, int], members: Sequence[Member]) -> Letter:
         stage, parity = position
         if self.barriers is not None:
-            # States of other rings than the barriers' name places that those do not have.
+            # States of other pipelines than the barriers' name places that those do not have.
             letter = letter._replace(barrier=f"{self.barriers.name}[{stage}]")
         if self.parity:
             letter = letter._replace(detail=parity_of(parity))
@@ -117,7 +117,7 @@ def _told(of: ByThread, members: Sequence[Member], shown: Callable[[int], str]) 
 
 @dataclass(frozen=True)
 class Change:
-    """Of states: (what is set, what it becomes, in a ring of how many stages), all at once."""
+    """Of states: (what is set, what it becomes, number of stages), all at once."""
 
     moves: tuple[tuple[Value, Value | int, int], ...] = ()
 
@@ -126,7 +126,7 @@ class Change:
         for into, of, num in self.moves:
             if isinstance(of, int):
                 made[into] = -1 - of, ()
-            elif of in env:  # else nobody asks for it any more
+            elif of in env:  # else it is not read again
                 source, nums = env[of]
                 made[into] = source, (*nums, num) if num else nums
         return env | made
@@ -134,7 +134,7 @@ class Change:
 
 @cache
 def moved(position: tuple[int, int], nums: tuple[int, ...]) -> tuple[int, int]:
-    """A stage and a parity after steps in rings of so many stages."""
+    """A stage and a parity after steps in pipelines of this number of stages."""
     stage, parity = position
     for num in nums:
         stage, parity = (0, 1 - parity) if stage + 1 == num else (stage + 1, parity)
@@ -172,13 +172,13 @@ class Skeleton:
         return {threads for node, threads in enumerate(self.threads) if self.is_way(node)}
 
     def is_way(self, node: int) -> bool:
-        """Whether those for whom a node is not can not pass it."""
+        """Whether threads outside a node's set cannot pass it."""
         letter = self.letters[node]
         return letter is None or letter.kind == "elect.sync"
 
     @cached_property
     def joins(self) -> list[bool]:
-        """Where ways meet without an event."""
+        """Where ways join without an event."""
         count = Counter(after for several in self.successors for after in several)
         return [letter is None and count[i] > 1 for i, letter in enumerate(self.letters)]
 
@@ -221,7 +221,7 @@ Source = tuple[int, tuple[int, ...]]
 @dataclass(frozen=True)
 class Exit:
     """A way from a node: events (a node each, and the position that fills its letter) up to where
-    ways part or meet."""
+    ways part or join."""
 
     node: int
     events: tuple[tuple[int, Letter, Source | None], ...]

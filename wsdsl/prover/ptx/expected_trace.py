@@ -1,4 +1,4 @@
-"""The synchronising events of a SCHEDULED kernel, as codegen is to emit them."""
+"""The synchronizing events of a SCHEDULED kernel, as codegen is to emit them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ TRACES: dict[type[Op], Callable[[TraceBuilder, Any, ThreadSet], None]] = by_op(
 
 
 def skeleton_of_kernel(kernel: Kernel, together: bool = False) -> tuple[Skeleton, Places]:
-    """With `together`, loops of the same bounds that stand one behind the other all run or none."""
+    """With `together`, loops of the same bounds that follow one another all run or none."""
     made = _Builder(together, kernel.definers)
     num = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition)) or 1
     made.places.num_threads = 128 * num

@@ -41,7 +41,7 @@ def at_width(ptx: str, columns: int) -> str | None:
         return None
     made = load.sub(rf"mov.b32\g<1>\g<2>, {columns};", ptx)
     if _num_definitions(ptx, found[2]) > 1:
-        return made  # What it is at a test is looked at there.
+        return made  # A test evaluates it there.
     return "\n".join(_followed(made.split("\n"), found[2], columns))
 
 

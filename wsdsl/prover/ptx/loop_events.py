@@ -1,11 +1,11 @@
 """The events of loops, as codegen is to emit them.
 
-Of loops of the same bounds that stand one behind the other all run, or none; LLVM may ask for each,
+Of loops of the same bounds that follow one another all run, or none; LLVM may ask for each,
 or once for all. Hence two skeletons: one in which each loop may be empty by itself,
 
     (loop a)* (loop b)*
 
-and one with a way for each answer, which what stands behind the first loop is on twice:
+and one with a way for each answer, with the events after the first loop on both:
 
     (loop a)+ (loop b)+ | nothing
 """
@@ -23,7 +23,7 @@ def bounds_of_loops(region: Region) -> list[Bounds]:
 
 
 def of_several(made: TraceBuilder, op: Op, behind: Region) -> Bounds | None:
-    """The bounds of a loop, if one behind it has them, too, and whether they run is still open."""
+    """The bounds of a loop, if a later one has them, too, and whether they run is still open."""
     if not isinstance(op, ForRange):
         return None
     bounds = op.start, op.stop
@@ -46,7 +46,7 @@ def both_ways(made: TraceBuilder, bounds: Bounds, region: Region, who: ThreadSet
 def loop_events(made: TraceBuilder, op: ForRange, who: ThreadSet) -> None:
     start, stop = made.known.get(op.start), made.known.get(op.stop)
     bounds = op.start, op.stop
-    # One that is within another with its bounds is run, and LLVM knows that, too.
+    # One that is within another with its bounds is run, also for LLVM.
     runs = True if bounds in made.around else made.decided.get(bounds)
     if start is not None and stop is not None:
         runs = start < stop

@@ -1,7 +1,7 @@
 """All ways through PTX text that threads may go, with the stages and parities as they have them.
 
 Where a predicate is unknown, both ways are followed, and what was taken is kept until it is defined
-anew. Threads of all CTAs that go the same ways are followed together: what differs between them is
+anew. Threads of all CTAs that go the same ways are followed together: differences between them are
 held as one value for each.
 """
 
@@ -40,7 +40,7 @@ class Step:
 
 
 class Runs:
-    """A program's steps: definitions in slots, and by their numbers labels, jumps and events."""
+    """A program's steps: definitions in registers, and by number labels, jumps and events."""
 
     def __init__(self, program: Program, ranks: int) -> None:
         self.program = program
@@ -64,7 +64,7 @@ class Runs:
         }
 
     def reads(self, step: Step | int) -> list[int]:
-        """The slots of which it depends what a step does."""
+        """The registers that a step depends on."""
         if isinstance(step, Step):
             return self.slice.reads(step.d)
         token, of = self.program.tokens[step], self.program.read[step]
@@ -76,7 +76,7 @@ class Runs:
 
     @cached_property
     def live(self) -> list[int]:
-        """Of each step the slots, as bits, that are asked for from there on."""
+        """Of each step the registers, as bits, that are read from there on."""
         reads = [sum(1 << slot for slot in {*self.reads(step)}) for step in self.steps]
         after = [0] * (len(self.steps) + 1)
         changed = True
@@ -86,7 +86,7 @@ class Runs:
                 step, bits = self.steps[i], after[i + 1]
                 if isinstance(step, Step):
                     if not bits >> step.slot & 1:
-                        # What nobody asks for asks for nothing.
+                        # Unread definitions read nothing.
                         changed = changed or bits != after[i]
                         after[i] = bits
                         continue
@@ -114,7 +114,7 @@ class Runs:
 
     @cached_property
     def steering(self) -> list[int]:
-        """What ways depend on, and what tells events that are on no ring."""
+        """Registers of branches, and of events outside all pipelines."""
         found = list[int]()
         for step in self.steps:
             of = None if isinstance(step, Step) else self.program.read[step]
@@ -125,7 +125,7 @@ class Runs:
                 found += self.reads(step)
         return found
 
-    # Who goes the same ways ----------------------------------------------------------------------
+    # Threads on the same ways ---------------------------------------------------------------------
 
     def classes(self, masks: Iterable[int]) -> Iterator[tuple[int, list[Member]]]:
         """Threads, as bits, that go the same ways, also by these `masks` of threads; and for all
@@ -155,7 +155,7 @@ class Runs:
             yield sum(1 << tid for tid in tids), members
 
     def _fixed_names(self) -> list[str]:
-        """The registers that are read and are in no slot."""
+        """The registers that are read and are not numbered."""
         found = dict[str, None]()
         for step in self.steps:
             of = None if isinstance(step, Step) else self.program.read[step]
@@ -191,7 +191,7 @@ class PtxPaths(Paths):
         return self.runs.steering
 
     def after(self, state: State) -> Ways:
-        """Each ring asks for them again."""
+        """Each pipeline asks for them again."""
         if state not in self.ways:
             self.ways[state] = self._after(state)
         return self.ways[state]

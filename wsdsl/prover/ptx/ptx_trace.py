@@ -1,4 +1,4 @@
-"""The synchronising events of PTX text, along every path of its control flow."""
+"""The synchronizing events of PTX text, along every path of its control flow."""
 
 import re
 from bisect import bisect_right
@@ -29,13 +29,13 @@ TOKEN = re.compile(
     r"(?P<op>(?:mbarrier|clusterlaunchcontrol|cp\.async(?!\.bulk\.prefetch)|cp\.reduce|wgmma|tcgen05|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
     r"|red\.relaxed|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|st\.async|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?"
     r"|(?:ld|st|red)\.(?:shared|global)(?!\.nc)(?:\.[\w.:]+)?|(?:ld|st)matrix\.[\w.:]+"
-    # What lanes of a warp do together, if not all of them do.
+    # Instructions that some lanes of a warp execute together.
     r"|(?:shfl|vote|match|redux)\.sync[\w.]*(?![^;]*,[ \t]*-1;))"
     r"(?=[\s;])(?P<args>[^;]*);"
     r"|(?P<table>\.branchtargets)(?P<targets>[^;]*);)"
 )
 OPERAND = re.compile(r"\[[^\]]*(?:\{[^}]*\})?[^\]]*\]|\{[^}]*\}|[^\s,\[\]{}]+")
-# What every event has, or what says with whom alone it synchronises: both sides are the widest.
+# Qualifiers of every event, or that limit its scope: both sides are the widest.
 NEUTRAL = re.compile(
     r"\.(?:b64|[bus]32|sync|aligned|shared::cta|shared::cluster|cta|cluster|release|acquire)(?=\.|$)"
 )
@@ -124,7 +124,7 @@ def tokens_of(text: str, form: re.Pattern[str], tables: dict[str, list[str]]) ->
 
 
 class Program:
-    """Labels, jumps and events of PTX text. Raises nothing: what is not understood becomes an event
+    """Labels, jumps and events of PTX text. Raises nothing: an unknown instruction becomes an event
     that no kernel has.
     """
 
@@ -264,12 +264,12 @@ class Program:
         return Letter(kind, ", ".join(rest)), barrier
 
     def _number(self, text: str, at: int) -> str:
-        """What an operand is in all threads, if that can be told; else itself."""
+        """The value of an operand in all threads, if it is known; else itself."""
         known = self.threads.operand(text, at) if text[0] == "%" else None
         return str(known) if isinstance(known, int) else text
 
     def _remote(self, address: str, at: int) -> tuple[tuple[str, int], *tuple[Ask, ...]]:
-        """What names a place in some CTA: where, and in which one if a `mapa` says so."""
+        """The address in some CTA, and the CTA if a `mapa` gives it."""
         found = ADDRESS.search(address)
         made = self.values.definitions(found[1], at) if found else []
         if not found or len(made) != 1 or not made[0].op.startswith("mapa.") or made[0].guard:
@@ -280,7 +280,7 @@ class Program:
         return (f"[{d.args[0]}+{found[2] or 0}]", d.at), Ask("cta", d.args[1], d.at)
 
     def _descriptor(self, text: str, at: int) -> Asked:
-        """The sum that is its low half is a place, and its high half a number."""
+        """The low half of the addition is an address, and the high half a number."""
         for whole in self.values.definitions(text, at):
             low, high = [*whole.args, "", ""][:2]
             for d in self.values.definitions(low, whole.at):

@@ -1,8 +1,8 @@
-"""The registers of PTX that say where and in which phase a thread synchronises: those that
+"""The registers of PTX that say where and in which phase a thread synchronizes: those that
 addresses and parities are made of, and nothing else.
 
 Some are the same however a thread came there (`Statics`); the others are run along with it, each in
-a slot (`Slice`). One that depends on arguments or memory is unknown.
+a stage (`Slice`). One that depends on arguments or memory is unknown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from wsdsl.reachability import reached
 
 Known = int | None
 Vector = Known | list[Known]
-"""What a register holds: the same in all threads, or one value for each."""
+"""The value of a register: the same in all threads, or one value for each."""
 UNREAD = ("ld", "atom", "elect", "activemask")
 
 
@@ -24,15 +24,15 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def read(d: Definition) -> list[str]:
-    """The registers and numbers of which a definition makes its value."""
+    """The registers and numbers that a definition reads."""
     if d.op == "vector" or d.op.startswith(UNREAD):
         return []
     return [*d.args, *([d.guard.removeprefix("!")] if d.guard else [])]
 
 
 class Statics:
-    """What registers with one definition hold in the threads of the CTA with this rank; where that
-    is None, whatever depends on the rank is unknown."""
+    """Values of registers with one definition in the threads of the CTA with this rank; where that
+    is None, all that depends on the rank is unknown."""
 
     def __init__(self, values: Values, num_threads: int, rank: int | None = None) -> None:
         self.values, self.num_threads = values, num_threads
@@ -126,7 +126,7 @@ class Slice:
         return d
 
     def _moving(self, fixed: Statics) -> set[str]:
-        """What has several definitions, is chosen by what is not known, or depends on such."""
+        """Registers with several definitions, an unknown choice, or such an operand."""
         readers: dict[str, set[str]] = {}
         todo = list[str]()
         for name, made in self.definitions.items():
@@ -154,13 +154,13 @@ class Slice:
 
 
 def result(d: Definition, args: Sequence[Known], of: Computed | None) -> Known:
-    """`of`: what the instruction computes of known operands."""
+    """`of`: the function of the instruction."""
     if not args or d.op.startswith("shfl"):
         return None
     if d.op.startswith("selp"):
         return None if args[2] is None else args[0] if args[2] else args[1]
     if d.op.endswith(".pred") and len(args) == 2:
-        # One side may decide, whatever the other is.
+        # One side may decide, for all values of the other.
         decides = {"and.pred": 0, "or.pred": 1}.get(d.op)
         if decides is not None and decides in args:
             return decides

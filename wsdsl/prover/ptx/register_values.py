@@ -1,6 +1,6 @@
 """The definitions of PTX registers, and what their instructions compute.
 
-Instructions that are not known here make values that are not known: what depends on one is
+Unknown instructions make unknown values: a register that depends on one is
 undecided, and the check says so.
 """
 
@@ -17,7 +17,7 @@ from wsdsl.lazy import cached_property
 
 BASE = 9 * 1024
 """The address of SMEM: no multiple of more than its alignment, and no place in it is as small."""
-# Whatever is defined: plain, under a predicate, in a vector, or with a predicate beside it.
+# All definitions: plain, under a predicate, in a vector, or with a second predicate.
 DEFINITION = re.compile(
     r"^[ \t]*(@!?%?\w+[ \t]+)?([a-z][\w.:]*)[ \t]+"
     r"(%?[a-zA-Z_]\w*|\{[^}]*\})(?:\|%?\w+)?,[ \t]*([^;]*);",
@@ -203,7 +203,7 @@ class ApartError(Exception):
 
 @dataclass(frozen=True)
 class Operand:
-    """A slot, or without one a value; and what is added to it."""
+    """A stage, or without one a value; and the addend."""
 
     slot: int | None
     value: Value

@@ -2,7 +2,7 @@
 and between them the threads' accesses.
 
 Both run with numbers for sizes and CTA indices, so that trip counts, conditions and coordinates
-are compared, of a semaphore also its address and amount. The first lane of a warpgroup stands for
+are compared, of a semaphore also its address and amount. The first lane of a warpgroup represents
 all its threads; `LANES` show where others load and store.
 """
 
@@ -35,7 +35,7 @@ next, and the samples of data."""
 STEPS, MOST = 1 << 13, 84
 """Instructions and events of one thread; events of a loop."""
 DATA = "data", 0
-"""The values of loads, of which address and sample choose one."""
+"""The values of loads; address and sample choose one."""
 LANES = 0, 127, 42
 """Of the first group and of others."""
 SEMAPHORE = ("red.release", "red.relaxed", "ld.acquire")
@@ -308,7 +308,7 @@ def _around(kernel: Kernel) -> dict[int, bool]:
 
 @once
 def _events_of(kernel: Kernel) -> dict[int, Seen]:
-    """Waits, fences and barriers; and of which ops events have numbers."""
+    """Waits, fences and barriers; and events that have numbers."""
     effects = ((id(op), effect) for op in kernel.ops for effect in op.effects(kernel.definers))
     return {op: event for op, effect in effects if (event := _kind(effect)) is not None}
 
@@ -391,7 +391,7 @@ def _steps(program: Program, accesses: bool) -> Steps:
     of_own = ((f"{x.guard} {x.register}", x.at) for x in own)
     texts = chain(of_token, of_own)
     asked = [operand(x, at)[1] for text, at in texts for x in REGISTER.findall(text)]
-    # The tests of semaphores' waits stand in braces.
+    # The tests of semaphores' waits are within braces.
     asked += [name for name, made in defined.items() if "/" in name and made[0].op == LESS]
     found: list[tuple[int, str, Any]] = [
         (x.at, "", i)

@@ -1,4 +1,4 @@
-"""What programs of events are written in: letters, one an event, and their numbers."""
+"""The alphabet of synchronization traces: letters, one per event, and their numbers."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class Letter(NamedTuple):
     number: str = ""
     """Of a named barrier, if that depends on the warpgroup."""
     threads: str = ""
-    """Who does it, if not all that come there."""
+    """The threads that do it, if not all that come there."""
 
     def __str__(self) -> str:
         shown = f"{self.kind} {self.detail}".rstrip()
@@ -35,7 +35,7 @@ class Letter(NamedTuple):
 
 KINDS = frozenset(("ld.shared", "st.shared", "ld.global", "st.global"))
 """Accesses by threads. How many instructions an op has, and which are skipped, is codegen's matter:
-of each event is compared which kinds of them may stand in front of it, behind the event before."""
+of each event is compared which kinds of them may occur before it, after the previous event."""
 
 Origin = int
 """Where an event comes from: a node, or a line of the PTX."""
@@ -58,7 +58,7 @@ def threads_told(some: int, of: int) -> str:
 
 
 def array(letter: Letter) -> str:
-    """The mbarriers of which an event acts on one."""
+    """The mbarriers; an event acts on one."""
     return letter.barrier.rpartition("[")[0]
 
 

@@ -9,14 +9,14 @@ FIRST_WARP = (1 << 32) - 1
 PREFIX = "tcgen05."
 IN_TENSOR = ", a in tensor memory"
 RING = "tensor memory[]"
-"""All of its slots are looked at together."""
+"""All of its stages are looked at together."""
 
 
 def tensor_letter(
     kind: str, args: Sequence[str], operand: int, constant: Callable[[str], int | None]
 ) -> tuple[Letter, str, str]:
     """Of an instruction without what is neutral, with the field that an operand says (of a product
-    the one asked for), and that; `constant`: what a register holds, if that can be told.
+    the one asked for), and that; `constant`: the value of a register, if it is known.
     """
     operation = kind.removeprefix(PREFIX).partition(".")[0]
     if operation in ("alloc", "dealloc"):

@@ -1,16 +1,16 @@
-"""Programs whose letters are synchronising events, and whether two of them mean the same.
+"""Programs whose letters are synchronizing events, and whether two of them mean the same.
 
 A program's language, for threads that go the same ways, is every sequence of events along a path
-from its start to its end. Which blocks, labels and loops stand for it is no matter: LLVM may
+from its start to its end. Its blocks, labels and loops do not matter: LLVM may
 rotate, peel or copy them. Letters tell stages, parities and places as numbers, so that a state of a
 program is a point in it and what its registers hold.
 
-Rings turn independently of each other: states are as many as the product of their lengths. So one
-ring is looked at after the other, with all its positions; states that differ in others are one
-state, and events on others tell their array alone. Registers are of one ring if one is made of the
+Pipelines advance independently: states are as many as the product of their lengths. So one
+pipeline is looked at after the other, with all its positions; states that differ in others are one
+state, and events on others tell their array alone. Registers share a pipeline if one is made of the
 other, if one event tells both, or if events with both are the same one; those on which it depends
-which way is gone are looked at with each ring. What this leaves out is which position of one ring
-comes with which of another where the way is not known: each ring, by itself, is right on all.
+which way is gone are looked at with each pipeline. This leaves out which position of one
+comes with which of another where the way is not known: each, by itself, is right on all.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ Accesses = frozenset[tuple[int, Origin]]
 NONE: Accesses = frozenset()
 Silent = list[tuple[State, Accesses]]
 Read = tuple[int, Origin, int | None]
-"""As `Told`, with the number of the event as far as a ring tells it."""
+"""As `Told`, with the number of the event as far as a pipeline tells it."""
 
 
 class Move(NamedTuple):
-    """Events that follow each other in any case, and the state behind them."""
+    """Events that follow each other in any case, and the state after them."""
 
     told: tuple[Told, ...]
     after: State
@@ -89,7 +89,7 @@ class Paths(ABC):
         """Registers that are together."""
 
     def steering(self) -> Iterable[int]:
-        """Registers that ways depend on, or events that are on no ring."""
+        """Registers that ways depend on, or events outside all pipelines."""
         return ()
 
 
@@ -110,7 +110,7 @@ class Moves:
 
 
 class ReadMove(NamedTuple):
-    """As `Move`; accesses are in front of all events."""
+    """As `Move`; accesses precede all events."""
 
     told: tuple[Read, ...]
     after: State
@@ -126,11 +126,11 @@ class ReadWays(NamedTuple):
 
 
 Next = tuple[dict[Word, Moves], bool, Accesses]
-"""What may come next, whether the path may end, and the accesses before that."""
+"""The moves that may come next, whether the path may end, and the accesses before that."""
 
 
 class _Reader:
-    """Reads many paths of a program at once, as far as the registers of one ring tell. A state
+    """Reads many paths of a program at once, as far as the registers of one pipeline tell. A state
     within a move has a point less than 0."""
 
     def __init__(
@@ -148,7 +148,7 @@ class _Reader:
         self.whole, self.cut = cache(self._whole), cache(self._cut)
 
     def _read(self, told: Told) -> Read:
-        """Without what another ring tells."""
+        """Without facts of other pipelines."""
         found = self.read.get(told)
         if found is None:
             letter, name = told.letter, array(told.letter)
@@ -162,7 +162,7 @@ class _Reader:
         return found
 
     def _one(self, state: State) -> State:
-        """For all states that differ in other rings."""
+        """For all states that differ in other pipelines."""
         point, held = state
         kept = self.kept.get(point)
         if kept is None:
@@ -183,7 +183,7 @@ class _Reader:
         return self._parted(found, [(one(x), NONE) for x in silent], ends)
 
     def _parted(self, found: Iterable[ReadMove], silent: Silent, ends: bool) -> ReadWays:
-        """Moves are cut in front of accesses that stand behind events."""
+        """Moves are cut before accesses that follow events."""
         moves = list[ReadMove]()
         for told, after, _ in found:
             own, first, last = NONE, 0, len(told)
@@ -231,7 +231,7 @@ class _Reader:
         return (made, ends, last) if len({word[0] for word in made}) == len(made) else None
 
     def _cut(self, states: States, num: int) -> Next:
-        """By so many events of each move, at the most."""
+        """By at most this number of events of each move."""
         found, ends, last = self.moves(states)
         first = [ReadMove(told[:num], self._within(told[num:], x), own) for told, x, own in found]
         return _grouped(first), ends, last
@@ -250,7 +250,7 @@ def _grouped(moves: Iterable[ReadMove]) -> dict[Word, Moves]:
 
 @dataclass(frozen=True)
 class Difference:
-    """After the same events, one side may go on (or end) as the other can not. `before` is what
+    """After the same events, one side may go on (or end) as the other cannot. `before` is what
     each side read last, and the maps are what may come next on each, with where it comes from.
     """
 
@@ -270,7 +270,7 @@ class _Rings:
     """Which registers are together."""
 
     always: Register = ""
-    """With those that are looked at with each ring."""
+    """With those that are looked at with each pipeline."""
 
     def __init__(self, sides: Sequence[Paths]) -> None:
         self.parents: dict[Register, Register] = {}
@@ -293,7 +293,7 @@ class _Rings:
 
 
 def difference(left: Paths, right: Paths, met: set[Met] | None = None) -> Difference | None:
-    """None if both have one language, as far as each ring tells, else where their first events
+    """None if both have one language, as far as each pipeline tells, else where their first events
     differ. All that were the same are added to `met`."""
     rings = _Rings((left, right))
     names = set[str]()
@@ -312,7 +312,7 @@ def _difference(
     names: set[str],
     met: set[Met] | None,
 ) -> Difference | None:
-    """Hopcroft and Karp's test, on sets of states as they are met. If there is no ring yet, finds
+    """Hopcroft and Karp's test, on sets of states as discovered. Without a pipeline yet, finds
     out what is together, and the arrays' names."""
     alphabet = Alphabet()
     readers = [_Reader(x, side, rings, ring, alphabet) for side, x in enumerate((left, right))]
@@ -335,7 +335,7 @@ def _difference(
         come, came = [moves.origins(-1) for moves in before] or (set[Origin](),) * 2
         one, other = readers[0].whole(a), readers[1].whole(b)
         if one is not None and other is not None and _unlike(one, other):
-            # Moves end where ways meet, which may be elsewhere on each side.
+            # Moves end where ways join, which may be elsewhere on each side.
             num = min([len(word) for word in (*one[0], *other[0])], default=1)
             one, other = readers[0].cut(a, num), readers[1].cut(b, num)
         if one is None or other is None or _unlike(one, other):
@@ -373,7 +373,7 @@ def _unlike(one: Next, other: Next) -> bool:
 
 
 def _tie(rings: _Rings, word: Sequence[Letter], mine: Moves, yours: Moves) -> set[str]:
-    """What tells an event is together, and belongs to the array that it acts on."""
+    """The parts of an event are together, and belong to the array that it acts on."""
     found = set[str]()
     for at, letter in enumerate(word):
         tellers: list[Register] = [(0, of) for of in mine.told_by(at)]
