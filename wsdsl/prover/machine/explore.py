@@ -221,7 +221,7 @@ def _asked(model: Model, denied: frozenset[Term]) -> list[Term]:
         except Undecided as open_:
             atom = open_.atom
             if atom[0] == "next":
-                # The second iteration has ops that an `if` leaves out of the first; and of partitions
+                # The second iteration has ops that an `if` leaves out of the first; of partitions
                 # that alternate each has one.
                 outermost = _place(m, atom[1])
                 turns = len(model.partitions) - 1 if outermost else 2

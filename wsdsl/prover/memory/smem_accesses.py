@@ -16,13 +16,7 @@ from wsdsl.ir.op import Makers, Op, Value
 from wsdsl.ir.verify.threads import threads_of
 from wsdsl.prover.failure import Party
 from wsdsl.prover.machine.instructions import Instruction
-from wsdsl.prover.machine.machine import (
-    ELECTED,
-    Agent,
-    Machine,
-    Span,
-    StageParity,
-)
+from wsdsl.prover.machine.machine import ELECTED, Agent, Machine, Span, StageParity
 from wsdsl.prover.machine.model import Array
 from wsdsl.prover.protocols.mbarriers import barrier_of, count_in_phase, settle, shown
 

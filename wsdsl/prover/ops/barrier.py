@@ -5,13 +5,7 @@ from operator import or_
 
 from wsdsl.ir import ops
 from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction
-from wsdsl.prover.machine.machine import (
-    ALL,
-    WARPS,
-    Agent,
-    Barrier,
-    Machine,
-)
+from wsdsl.prover.machine.machine import ALL, WARPS, Agent, Barrier, Machine
 from wsdsl.prover.memory.smem_accesses import EVERY
 from wsdsl.prover.protocols.mbarriers import ALONE, STALE, count_in_phase, settle, waited
 from wsdsl.prover.ptx.expected_paths import Fill, of_warps

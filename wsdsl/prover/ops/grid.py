@@ -5,10 +5,7 @@ from typing import Any
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op
 from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction
-from wsdsl.prover.machine.machine import (
-    Agent,
-    Machine,
-)
+from wsdsl.prover.machine.machine import Agent, Machine
 from wsdsl.prover.machine.symbolic_terms import Term
 from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
 

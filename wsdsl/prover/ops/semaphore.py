@@ -2,10 +2,7 @@
 
 from wsdsl.ir import ops
 from wsdsl.prover.machine.instructions import BLOCKED, SEEN, Instruction
-from wsdsl.prover.machine.machine import (
-    Agent,
-    Machine,
-)
+from wsdsl.prover.machine.machine import Agent, Machine
 from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
 
 

@@ -1,11 +1,10 @@
 """Tensor memory: products of one thread, which run in order, their commits, and loads of sums.
 
 Columns of an item are spans like bytes of SMEM, of each half of the lanes that a warp loads or
-stores at a time. A product's events are complete when a phase completes
-on which a later commit of its thread counts; the thread's own products follow in any case. A load's
-are complete for threads that hear of the first `tcgen05_fence` after its `tcgen05_wait_ld`. And
-a thread that has
-waited has to run `tcgen05_fence(after=True)` before it touches tensor memory.
+stores at a time. A product's events are complete when a phase completes on which a later commit of
+its thread counts; the thread's own products follow in any case. A load's are complete for threads
+that hear of the first `tcgen05_fence` after its `tcgen05_wait_ld`. A thread that has waited has to
+run `tcgen05_fence(after=True)` before it accesses tensor memory.
 
 Products and loads are events of the agent's open group, which is closed by the wait for loads: no
 partition has both (`ir/verify/tmem_accesses.py`). Stores have a group of their own, open until they
@@ -19,23 +18,22 @@ from typing import Any
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.smem_descriptors import ATOM, VERSION
 from wsdsl.ir.analysis.tcgen05_instructions import STORED, at_once, instructions, stored_shape
+from wsdsl.ir.effects import Access
 from wsdsl.ir.hardware.block_scale_factors import (
     TILE_COLUMNS,
-    WORD,
     scale_columns,
     stored_at_once,
     word_columns,
 )
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
-from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Columns, TensorMemory
 from wsdsl.ir.verify.threads import threads_of
 from wsdsl.prover.machine.control_flow import truth
 from wsdsl.prover.machine.instructions import LOCAL, SEEN, Instruction
 from wsdsl.prover.machine.machine import ALL, Agent, Group, Machine, union
-from wsdsl.prover.machine.model import Array
 from wsdsl.prover.memory.smem_accesses import (
+    Bytes,
     destinations,
     item_in,
     item_of,
@@ -71,86 +69,59 @@ def _fenced(m: Machine, a: Agent, i: Instruction) -> None:
 def tcgen05_mma(m: Machine, a: Agent, i: Instruction) -> int:
     op: ops.Tcgen05Mma = i.op
     _fenced(m, a, i)
-    array, item = item_in(m, a, i, op.sums, op.state)
-    parts = _parts(array, op.column, op.columns, _halves(op.rows))
-    item_of(m, a, op, (array, item, *parts[-1]))
+    written, *reads = _accesses(i, "tmem")
+    parts = _columns(m, a, i, written)
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     event, know = m.event(), a.know[0] | a.open.events
     for cta in pair_of(m, a, i, op.cta_group):
-        known = [_is_written(m, cta, array, item, part) for part in parts]
+        known = [_is_written(m, cta, part) for part in parts]
         if accumulates and not all(known):
             told = "no op has written the accumulator"
             raise a.fail("tensor", op, told, hint="set `accumulate` to false for the first MMA")
         for part in parts:
-            write(m, a, op, (array, item, *part), know, (event, 0), cta=cta)
-        if op.scales is not None:
-            _read_scales(m, a, i, event, cta)
+            write(m, a, op, part, know, (event, 0), cta=cta)
+        for access in reads:
+            reader, at = ("tensor", a.index), cta if access.pair else -1
+            for part in _columns(m, a, i, access):
+                read(m, a, op, part, know, reader, event, know, asynchronous=False, cta=at)
         extents = op.rows, op.columns // op.cta_group
         for value, extent, dtype in zip((op.a, op.b), extents, op.dtypes, strict=True):
-            if isinstance(value.type, Columns):
-                _read_columns(m, a, i, event)
-                continue
-            held: Any = a.slots[i.extra[value.name]]
-            assert isinstance(held, Descriptor)
-            read_operand(m, a, op, held, extent, dtype, a.know[0], event, cta)
+            if not isinstance(value.type, Columns):
+                held: Any = a.slots[i.extra[value.name]]
+                assert isinstance(held, Descriptor)
+                read_operand(m, a, op, held, extent, dtype, a.know[0], event, cta)
     a.open.events |= event
     return LOCAL
 
 
-def _read_columns(m: Machine, a: Agent, i: Instruction, event: int) -> None:
-    """Of the left operand."""
-    op: ops.Tcgen05Mma = i.op
-    array, item = item_in(m, a, i, op.a, op.a_state)
-    before, reader = a.know[0] | a.open.events, ("tensor", a.index)
-    for part in _parts(array, op.a_column, op.a_columns, _halves(op.rows)):
-        where = array, item, *part
-        item_of(m, a, op, where)
-        read(m, a, op, where, before, reader, event, before, asynchronous=False)
+def _accesses(i: Instruction, *spaces: str) -> list[Access]:
+    return [x for x in i.effects if isinstance(x, Access) and x.space in spaces]
 
 
-def _halves(rows: int) -> tuple[int, ...]:
-    """Of the lanes of each warp, where 16 lanes hold the rows of a product of 64."""
-    return (0, 1) if rows == LANES else (0,)
+def _columns(m: Machine, a: Agent, i: Instruction, access: Access) -> list[Bytes]:
+    """Columns of TMEM, in each half of the lanes, or bytes of SMEM."""
+    array, item = item_in(m, a, i, access.of, access.item)
+    found = list[Bytes]()
+    for span in access.spans[0]:
+        start = span.start + (span.half or 0) * (array.bytes // 2)
+        start += a.rank * sum(by for _, by in span.terms)
+        found.append((array, item, start, start + span.size))
+        item_of(m, a, i.op, found[-1])
+    return found
 
 
-def _parts(
-    array: Array, first: int, columns: int, halves: tuple[int, ...]
-) -> list[tuple[int, int]]:
-    """Where columns begin and end, in each half of the lanes."""
-    starts = [half * (array.bytes // 2) + first for half in halves]
-    return [(start, start + columns) for start in starts]
-
-
-def _is_written(m: Machine, cta: int, array: Array, item: int, part: tuple[int, int]) -> bool:
-    begin, end = part
+def _is_written(m: Machine, cta: int, where: Bytes) -> bool:
+    array, item, begin, end = where
     spans = spans_of(m, cta, array, item, begin, end)
     return all(s.written for s in spans if begin <= s.start and s.end <= end)
 
 
-def _read_scales(m: Machine, a: Agent, i: Instruction, event: int, cta: int) -> None:
-    """Of both operands."""
-    op: ops.Tcgen05Mma = i.op
-    array, item = item_in(m, a, i, op.scales, op.scale_state)
-    for column, rows in ((op.a_scale, op.rows), (op.b_scale, op.columns)):
-        for own in word_columns(rows, op.k // (WORD * op.block)):
-            where = array, item, column + own.start, column + own.stop
-            item_of(m, a, op, where)
-            before, reader = a.know[0] | a.open.events, ("tensor", a.index)
-            read(m, a, op, where, before, reader, event, before, asynchronous=False, cta=cta)
-
-
 def tcgen05_cp(m: Machine, a: Agent, i: Instruction) -> int:
-    """Its thread's products follow it in order."""
+    """Copies precede later MMAs of their thread."""
     op: ops.Tcgen05Cp = i.op
     _fenced(m, a, i)
-    source = item_in(m, a, i, op.shared, op.shared_state)
-    target = item_in(m, a, i, op.scales, op.state)
+    source, target = (_columns(m, a, i, x)[0] for x in _accesses(i, "smem", "tmem"))
     event, know, reader = m.event(), a.know[0] | a.open.events, ("wgmma", a.index)
-    end = op.offset + BYTES * (op.rows // ROWS) * op.words
-    source = *source, op.offset, end
-    target = *target, op.column, op.column + scale_columns(op.rows, op.words)
-    item_of(m, a, op, source)
-    item_of(m, a, op, target)
     for cta in pair_of(m, a, i, op.cta_group):
         read(m, a, op, source, a.know[0], reader, event, know, cta=cta)
         write(m, a, op, target, know, (event, 0), cta=cta)
@@ -159,33 +130,27 @@ def tcgen05_cp(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def store_scale_factors(m: Machine, a: Agent, i: Instruction) -> int:
-    """Each warp reads all of them, and writes its own lanes: over for who hears from all warps."""
+    """Each warp reads all of them, and writes its lanes: complete once all warps are heard from."""
     op: ops.StoreScaleFactors = i.op
     _fenced(m, a, i)
     source = item_in(m, a, i, op.shared, op.shared_state)
     lines = [(op.offset, op.offset + op.bytes)]
     for c in ALL:
         read_by_threads(m, a, op, *source, lines, c)
-    (array, item), event = item_in(m, a, i, op.scales, op.state), m.event()
-    for own in word_columns(op.rows, op.words):
-        where = array, item, op.column + own.start, op.column + own.stop
-        item_of(m, a, op, where)
-        write(m, a, op, where, known_to_each(a, ALL), (event, 0))
-    _stored(a, op).events |= event
-    return LOCAL
+    return _store(m, a, i, known_to_each(a, ALL))
 
 
 def tcgen05_st(m: Machine, a: Agent, i: Instruction) -> int:
-    """Each warp writes its own lanes: over for who hears from all warps."""
-    op: ops.Tcgen05St = i.op
+    """Each warp writes its lanes: complete once all warps are heard from."""
     _fenced(m, a, i)
-    (array, item), event = item_in(m, a, i, op.columns, op.state), m.event()
-    stores = _stored(a, op)
-    (part,) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
-    where = array, item, *part
-    item_of(m, a, op, where)
-    write(m, a, op, where, _known_in_order(a), (event, 0))
-    stores.events |= event
+    return _store(m, a, i, _known_in_order(a))
+
+
+def _store(m: Machine, a: Agent, i: Instruction, know: int) -> int:
+    (access,), event = _accesses(i, "tmem"), m.event()
+    for where in _columns(m, a, i, access):
+        write(m, a, i.op, where, know, (event, 0))
+    _stored(a, i.op).events |= event
     return LOCAL
 
 
@@ -239,14 +204,12 @@ def tcgen05_commit(m: Machine, a: Agent, i: Instruction) -> int:
 def tcgen05_ld(m: Machine, a: Agent, i: Instruction) -> int:
     op: ops.Tcgen05Ld = i.op
     _fenced(m, a, i)
-    array, item = item_in(m, a, i, op.sums, op.state)
-    (part,) = _parts(array, op.column + a.rank * op.apart, op.width, (op.half,))
-    where = array, item, *part
-    item_of(m, a, op, where)
+    (access,) = _accesses(i, "tmem")
+    (where,) = _columns(m, a, i, access)
     event, know, reader = m.event(), _known_in_order(a), ("tensor", a.index, op.half)
     # Columns without a write may be read, if unused: an empty loop has no MMA.
     before = know | a.open.events
-    a.slots[i.defines[0]] = 0 if _is_written(m, a.cta, array, item, part) else UNWRITTEN
+    a.slots[i.defines[0]] = 0 if _is_written(m, a.cta, where) else UNWRITTEN
     read(m, a, op, where, know, reader, event, before, asynchronous=False, any_value=True)
     a.open.events |= event
     # The lanes of a warp load together, and so have come past what each has waited for.

@@ -8,13 +8,7 @@ from wsdsl.ir.effects import Access
 from wsdsl.ir.hardware.swizzle import PACKED_SPAN
 from wsdsl.ir.types import Shared
 from wsdsl.prover.machine.instructions import LOCAL, Instruction
-from wsdsl.prover.machine.machine import (
-    FIRST_LANES,
-    NOTHING_STORED,
-    Agent,
-    Machine,
-    union,
-)
+from wsdsl.prover.machine.machine import FIRST_LANES, NOTHING_STORED, Agent, Machine, union
 from wsdsl.prover.memory.smem_accesses import item_in, item_of, read
 from wsdsl.prover.ptx.expected_paths import Fill, of_warps
 from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder

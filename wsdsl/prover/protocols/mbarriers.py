@@ -9,14 +9,7 @@ from typing import Any
 
 from wsdsl.ir.op import Op, Value
 from wsdsl.prover.machine.instructions import Instruction
-from wsdsl.prover.machine.machine import (
-    ALL,
-    ELECTED,
-    Agent,
-    Barrier,
-    Machine,
-    StageParity,
-)
+from wsdsl.prover.machine.machine import ALL, ELECTED, Agent, Barrier, Machine, StageParity
 from wsdsl.prover.machine.model import Array
 
 STALE_ELECTED, STALE = 1, 3

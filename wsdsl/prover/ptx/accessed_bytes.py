@@ -13,12 +13,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.effects import Access
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.op import Kernel, Makers, Op, once
-from wsdsl.ir.ops import (
-    LoadTransposed,
-    StoreTransposed,
-    Tcgen05Dealloc,
-    TmemColumns,
-)
+from wsdsl.ir.ops import LoadTransposed, StoreTransposed, Tcgen05Dealloc, TmemColumns
 from wsdsl.prover.ptx.register_slice import split_address
 from wsdsl.prover.ptx.register_values import BASE, FOLDED
 

@@ -6,10 +6,7 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, by_op
-from wsdsl.ir.ops import (
-    Partition,
-    by_warpgroup,
-)
+from wsdsl.ir.ops import Partition, by_warpgroup
 from wsdsl.prover import ops as op_files
 from wsdsl.prover.ptx.accessed_bytes import kinds_of
 from wsdsl.prover.ptx.expected_paths import Places, Skeleton
