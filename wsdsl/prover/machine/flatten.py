@@ -12,7 +12,7 @@ from wsdsl.ir.types import Accumulator, Sizes
 from wsdsl.ir.verify.threads import misplaced
 from wsdsl.prover.machine import control_flow
 from wsdsl.prover.machine.carried_scalars import Ahead, Formulas
-from wsdsl.prover.machine.instructions import Code, Effects, Instruction
+from wsdsl.prover.machine.instructions import Code, Effects, Instruction, named_barriers
 from wsdsl.prover.machine.iterations import loop_places
 from wsdsl.prover.machine.machine import ALL, ELECTED, union
 from wsdsl.prover.machine.model import Model
@@ -66,9 +66,7 @@ class Flattener:
         self.loops: dict[Any, list[tuple[ops.ForRange, Region]]] = {}
         self.block: Region = ()
         others = [x for p in model.partitions if p is not partition for x in p.body]
-        named = ops.NamedBarrierSync, ops.NamedBarrierArrive
-        meetings = [op for op in walk(tuple(others)) if isinstance(op, named)]
-        self.meets_others = {x for op in meetings for x in op.numbers}
+        self.meets_others = {x for op in walk(tuple(others)) for x in named_barriers(op)}
         self.around: list[ops.ForRange] = []
         self.needed, self.effects, self.written = model.needed, model.effects, model.written
         self.work: tuple[int, int, int] | None = None
@@ -270,8 +268,8 @@ class Flattener:
     def _concerns_other_partitions(self, body: Region) -> bool:
         """Ops on present stages do not: no other partition runs such a loop."""
         return any(
-            not self.meets_others.isdisjoint(op.numbers)
-            if isinstance(op, (ops.NamedBarrierSync, ops.NamedBarrierArrive))
+            not self.meets_others.isdisjoint(named_barriers(op))
+            if named_barriers(op)
             else self.effects.shared(op) and not isinstance(op, LOCAL)
             for op in walk(body)
         )

@@ -155,6 +155,11 @@ def _is_private(effect: Effect) -> bool:
             return on in SELF_SYNCHRONIZERS
 
 
+def named_barriers(op: Op) -> range:
+    """The numbers of the named barriers that an op may use."""
+    return getattr(op, "numbers", range(0))
+
+
 def workspaces(kernel: Kernel) -> frozenset[str]:
     return frozenset(op.result.name for op in kernel.of(ops.AllocateGlobal))
 
@@ -180,14 +185,16 @@ def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
     def visit(region: Region, partition: Op) -> None:
         one = isinstance(partition, Partition) and partition.num_warpgroups == 1
         for op, after in zip_longest(region, region[1:]):
-            if isinstance(op, (ops.NamedBarrierSync, ops.NamedBarrierArrive)):
+            if numbers := named_barriers(op):
                 hands_on = after is not None and any(
                     isinstance(e, Arrive) and e.on == "semaphore" and e.of and e.of.name in lent
                     for e in after.effects(kernel.definers)
                 )
                 own = one and isinstance(op, ops.NamedBarrierSync) and op.num_warpgroups == 1
-                if not (own and hands_on and found.setdefault(op.barrier, partition) is partition):
-                    others.update(op.numbers)
+                if not (
+                    own and hands_on and found.setdefault(numbers.start, partition) is partition
+                ):
+                    others.update(numbers)
             for inner in regions(op):
                 visit(inner, partition)
 

@@ -21,7 +21,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.ops import Partition, StoreBins
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.prover.failure import GLOBAL_ORDER, Failure, Party
-from wsdsl.prover.machine.instructions import grid_of, workspaces
+from wsdsl.prover.machine.instructions import grid_of, named_barriers, workspaces
 from wsdsl.prover.machine.linear import Linear
 from wsdsl.prover.memory.gmem_accesses import Access
 from wsdsl.prover.memory.gmem_regions import ALL, NOT_YET, OWN, WARP, GlobalPlaces
@@ -371,8 +371,7 @@ def _hint(before: Access, known: Known, need: int) -> str:
 
 
 def _barriers(partition: Partition) -> set[int]:
-    named = (ops.NamedBarrierSync, ops.NamedBarrierArrive)
-    return {x for op in walk(partition.body) if isinstance(op, named) for x in op.numbers}
+    return {x for op in walk(partition.body) for x in named_barriers(op)}
 
 
 def _join(a: Done, b: Done) -> Done:

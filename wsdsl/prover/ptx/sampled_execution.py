@@ -229,10 +229,9 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                     carried = [held.get(x) for x in yielded(op.body)]
                 held |= zip(op.result, carried, strict=True)
             case _:
-                if isinstance(op, TmaStore) and op.lines:
-                    yield STOP, op
                 event = _events_of(kernel).get(id(op))
                 if event == NUMBERS:
+                    yield from [(STOP, op)] if getattr(op, "lines", 0) else []
                     event = _event(kernel, op, held)
                 if event is not None and (event != FENCE or held[Own]):
                     yield event, op
