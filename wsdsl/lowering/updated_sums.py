@@ -47,8 +47,8 @@ from wsdsl.record import record
 
 @record
 class Update:
-    """The carried variable `arg` at index `place` of a loop: `members` change it, and `product` adds to
-    their result.
+    """The carried variable `arg` at index `place` of a loop: `members` change it, and
+    `product` adds to their result.
     """
 
     place: int
