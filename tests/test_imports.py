@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -90,3 +91,12 @@ def test_imports_have_no_cycle():
     graph = grimp.build_graph("wsdsl", cache_dir=None)
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     TopologicalSorter(imports).prepare()
+
+
+def test_files_are_found_by_name():
+    """Outside of lowering a name is used once, or by the files of a family; folders are small."""
+    files = [p.relative_to(ROOT) for p in (ROOT / "wsdsl").rglob("*.py") if p.name != "__init__.py"]
+    files = [path for path in files if path.parts[1] != "lowering"]
+    names = Counter(path.name for path in files if path.parts[2:3] != ("ops",))
+    assert [name for name, count in names.items() if count > 1] == []
+    assert max(Counter(path.parent for path in files).values()) <= 25
