@@ -1,5 +1,5 @@
 """PARTITIONED: warp specialization. Partitions, their common work loop, and the pipelines between
-them, whose stages have separate ops (`slot_ops.py`).
+them, whose stages have separate ops (`stage.py`).
 """
 
 from __future__ import annotations

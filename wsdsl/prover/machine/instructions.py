@@ -104,7 +104,7 @@ class Effects:
     - `noticed`: ops that synchronize, access SMEM or TMEM, or define an accumulator's registers;
     - `private`: ops of these that order no other warpgroup: stores of results, through staging
       buffers;
-    - `lent`: workspaces, whose accesses `split_k_protocol.py` checks;
+    - `lent`: workspaces, whose accesses `split_k.py` checks;
     - `alone`: named barriers that only one warpgroup uses.
     """
 

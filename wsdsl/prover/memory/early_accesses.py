@@ -2,7 +2,7 @@
 `griddepcontrol.wait` alone, but for loads of tensors of `Schedule.pdl_independent`.
 
 The SCHEDULED kernel does (ir/analysis/early_start.py). But what LLVM takes for a load of what no
-thread writes (`ld.global.nc`) orders nothing for it, and no event that skeleton.py compares. So it
+thread writes (`ld.global.nc`) orders nothing for it, and no event that check_ptx.py compares. So it
 is looked at here where these ended up: on no path from the kernel's start does one come before a
 wait.
 """

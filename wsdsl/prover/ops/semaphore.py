@@ -8,7 +8,7 @@ from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
 
 def semaphore_wait(m: Machine, a: Agent, i: Instruction) -> int:
     """Pass as late as possible. That the semaphore of a workspace is reached is argued in
-    split_k_protocol.py, which needs that no iteration of the work loop waits for an event after the
+    split_k.py, which needs that no iteration of the work loop waits for an event after the
     semaphore of a later iteration, nor an arrival of all work units for an event after their wait.
     """
     return SEEN if all(m.place(o) >= (m.turn(a), True) for o in m.agents) else BLOCKED

@@ -1,6 +1,6 @@
 """Use of a tile's workspace entry by each iteration of a split-K or stream-K work loop.
 
-All ways through an iteration are looked at; `serial_reduction.py` and `parallel_reduction.py` say
+All ways through an iteration are looked at; `serial_fixup.py` and `parallel_reduction.py` say
 what is right. The iterations are those of the tile scheduler: their formulas are compared with its
 own (`scheduler_terms.py`). docs/prover.md has the argument why this is enough.
 """
