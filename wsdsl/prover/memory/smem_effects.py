@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wsdsl.ir.effects import Access, Arrive, Effect, Span
+from wsdsl.ir.effects import Access, Arrive, Effect, Span, reaches_cluster
 from wsdsl.ir.op import Op, results_of
 from wsdsl.ir.types import State
 from wsdsl.prover.machine.control_flow import unknown
@@ -29,9 +29,10 @@ def access_smem(m: Machine, a: Agent, i: Instruction) -> int:
     """Perform all accesses to SMEM of an op, and define its results. Effects of other kinds need a
     handler of the op.
     """
-    if not all(map(_is_performed, i.effects)):
-        return unknown(m, a, i)
     counted = next((e for e in i.effects if isinstance(e, Arrive) and e.tx < 0), None)
+    uncounted = counted is None and any(map(reaches_cluster, i.effects))
+    if uncounted or not all(map(_is_performed, i.effects)):
+        return unknown(m, a, i)
     for access in smem_accesses(i):
         array, item = item_in(m, a, i, access.of, access.item)
         for who, spans in _by_warp(i, access):
