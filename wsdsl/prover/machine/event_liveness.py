@@ -8,6 +8,7 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.effects import Access, Fence, Wait, reaches_cluster
+from wsdsl.ir.op import operands
 from wsdsl.prover.machine.flatten import of_rest
 from wsdsl.prover.machine.instructions import Code, Instruction
 from wsdsl.prover.machine.machine import ALL, ELECTED, Machine, known_to_all, known_to_some
@@ -52,6 +53,10 @@ def asks_of(model: Model, code: Code) -> list[tuple[Ask, ...]]:
 
 
 def _asks(model: Model, i: Instruction) -> list[Ask]:
+    if not i.effects and not i.op.pure:
+        # An op that takes an array and states no effect on it may check every event.
+        arrays = [model.arrays[v.name].index for v in operands(i.op) if v.name in model.arrays]
+        return [(array, use, ALL, True) for array in arrays for use in (CHANGES, LOOKS)]
     asks = list[Ask]()
     for effect in i.effects:
         if isinstance(effect, Fence) or (isinstance(effect, Access) and effect.space == "gmem"):
