@@ -8,7 +8,7 @@
 The thread that multiplies adds to what lies there, and does nothing else with it: so a sum stays
 there from zeros on as long as products are all that is added to it, and nobody else reads it. So
 does what threads change in front of products that wait for them in any case (`updated_sums.py`).
-What else they make of sums they hold in registers (`passes/split_accumulate.py`).
+Other changes of accumulators are made in registers (`passes/split_accumulate.py`).
 """
 
 from collections import Counter
