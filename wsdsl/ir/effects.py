@@ -130,6 +130,11 @@ def values_of(effect: Effect) -> list[Value]:
     return values + [term for term in terms if not isinstance(term, str)]
 
 
+def synchronizes(effects: Effects, kind: type[Arrive | Wait], *on: Synchronizer) -> bool:
+    """Return whether effects include an arrival on one of these synchronizers, or a wait for it."""
+    return any(isinstance(effect, kind) and effect.on in on for effect in effects)
+
+
 def reaches_cluster(effect: Effect) -> bool:
     """Return whether an effect is in other CTAs of the cluster."""
     if not isinstance(effect, Access | Arrive):

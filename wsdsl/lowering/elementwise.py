@@ -43,6 +43,8 @@ def compute(op: Op, context: PartitionContext, pieces: Lookup) -> RegisterTile:
         case ops.ReduceBlocks():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context)
             return _reduce_blocks(op, context, pieces(op.x), masked)
+        case ops.Map(fn="floordiv" | "mod") if (found := divided_indices(op, context)) is not None:
+            return found
         case ops.Map() | ops.Cast() | ops.Bitcast() | ops.Full():
             return _elementwise(op, context, pieces)
         case _:

@@ -30,7 +30,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of, with_fields
+from wsdsl.ir.effects import Wait, synchronizes
+from wsdsl.ir.op import (
+    Kernel,
+    Makers,
+    Op,
+    Region,
+    Value,
+    operands,
+    regions,
+    results_of,
+    with_fields,
+)
 from wsdsl.ir.rewriter import copy_region, following, makers, used_inside, walk, yielded
 from wsdsl.ir.types import Accumulator, Fragment, Tile
 from wsdsl.lowering.builder import Builder
@@ -183,7 +194,7 @@ class TensorReads:
             apart=shape.width if self.context.num_warpgroups > 1 else 0,
             loc=op.loc,
         )
-        if not _is_fenced(b.ops):
+        if not _is_fenced(b.ops, self.context.made):
             b.fence_tmem(after=True)
         b.add(load)
         sum = b.value("sum", kind)
@@ -204,11 +215,11 @@ class TensorReads:
             pieces.all()
 
 
-def _is_fenced(members: Sequence[Op]) -> bool:
+def _is_fenced(members: Sequence[Op], made: Makers) -> bool:
     """Whether a fence follows the last wait of the threads."""
     for op in reversed(members):
         if isinstance(op, ops.Tcgen05Fence):
             return op.after
-        if regions(op) or isinstance(op, (ops.MbarrierWait, ops.NamedBarrierSync)):
+        if regions(op) or synchronizes(op.effects(made), Wait, "mbarrier", "named barrier"):
             return False
     return False

@@ -6,23 +6,29 @@ from collections.abc import Iterator
 
 from wsdsl.ir.attribute_checks import PLACE
 from wsdsl.ir.effects import Access, Arrive, Effects, Fence, Wait
-from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class, with_fields
+from wsdsl.ir.op import (
+    SCHEDULED,
+    Makers,
+    OneResult,
+    Op,
+    SmemAllocation,
+    Value,
+    op_class,
+    with_fields,
+)
 from wsdsl.ir.types import Barriers, State
 
 
 @op_class(SCHEDULED, "kernel", was="allocate_barriers", ranges=dict(offset=PLACE), result=Barriers)
-class AllocateMbarriers(OneResult):
+class AllocateMbarriers(SmemAllocation):
     """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
     `arrivals` arrivals and as many bytes as were expected.
     """
 
-    label: str
     arrivals: int
-    offset: int = -1
 
     @property
     def smem_bytes(self) -> int:
-        """Bytes that the op allocates."""
         return 8 * self.result.type_as(Barriers).num
 
     def faults(self, made: Makers) -> Iterator[str]:

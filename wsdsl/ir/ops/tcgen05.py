@@ -38,7 +38,16 @@ from wsdsl.ir.hardware.tcgen05_shapes import (
 )
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS, k_step, may_be_mn_major, sum_of
-from wsdsl.ir.op import SCHEDULED, Makers, ManyResults, OneResult, Op, Value, op_class
+from wsdsl.ir.op import (
+    SCHEDULED,
+    Makers,
+    ManyResults,
+    OneResult,
+    Op,
+    SmemAllocation,
+    Value,
+    op_class,
+)
 from wsdsl.ir.ops.wgmma import SmemDescriptor
 from wsdsl.ir.types import (
     ACCUMULATOR,
@@ -55,7 +64,7 @@ from wsdsl.ir.types import (
 @op_class(
     SCHEDULED, "cta", was="allocate_tensor_memory", ranges=dict(offset=PLACE), result=TensorMemory
 )
-class Tcgen05Alloc(OneResult):
+class Tcgen05Alloc(SmemAllocation):
     """The CTA's first warp allocates the columns of the result's type for the whole kernel, lets
     other CTAs of its SM allocate, and writes the address to the 32-bit cell at `offset` in SMEM
     (-1: not yet placed). It waits until enough columns are free. Run once by all threads before
@@ -63,12 +72,10 @@ class Tcgen05Alloc(OneResult):
     and after, may use them.
     """
 
-    offset: int = -1
     cta_group: int = 1
 
     @property
     def smem_bytes(self) -> int:
-        """Bytes that the op allocates."""
         return ADDRESS_BYTES
 
     def faults(self, made: Makers) -> Iterator[str]:

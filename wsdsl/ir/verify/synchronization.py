@@ -16,6 +16,7 @@ from wsdsl.ir.op import (
     Op,
     Problem,
     Region,
+    SmemAllocation,
     Value,
     effects,
     once,
@@ -128,8 +129,8 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
 def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
     taken: list[tuple[int, int]] = []
     for op in kernel.body:
-        size, offset = getattr(op, "smem_bytes", 0), getattr(op, "offset", -1)
-        if size and offset >= 0:
+        if isinstance(op, SmemAllocation) and op.offset >= 0:
+            size, offset = op.smem_bytes, op.offset
             if offset + size > kernel.target.smem_bytes:
                 yield op, f"ends at byte {offset + size} of {kernel.target.smem_bytes}"
             for begin, end in taken:

@@ -24,47 +24,37 @@ Why here: nothing is allocated any more.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from typing import Any
 
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
-from wsdsl.ir.op import Kernel, Op, with_fields
-from wsdsl.ir.ops import AllocateMbarriers, AllocateShared, Partition, Tcgen05Alloc
+from wsdsl.ir.op import Kernel, Op, SmemAllocation, with_fields
+from wsdsl.ir.ops import with_partitions
 from wsdsl.ir.types import Barriers, Shared
 from wsdsl.lowering.schedule_findings import smem_fault
 
+FOR_PASSES = dict[str, Any](staging=1, asks_early=()) | dict.fromkeys(
+    ("in_order", "late_loads", "copies_ahead", "order_barriers"), False
+)
+
 
 def allocate_shared(kernel: Kernel) -> Kernel:
-    offsets: dict[Op, int] = {}
+    placed: dict[Op, Op] = {}
     used = 0
-    tiles = [op for op in kernel.body if isinstance(op, AllocateShared)]
-    for op in sorted(tiles, key=_size, reverse=True):
-        offsets[op] = -(-used // SMEM_ALIGN) * SMEM_ALIGN
-        used = offsets[op] + _size(op)
-    for op in kernel.body:
-        if isinstance(op, AllocateMbarriers):
-            offsets[op] = used
-            used += 8 * op.result.type_as(Barriers).num
-    for op in kernel.body:
-        if isinstance(op, Tcgen05Alloc):
-            offsets[op] = used
-            used += 8
+    for op in sorted((op for op in kernel.body if isinstance(op, SmemAllocation)), key=_rank):
+        align = SMEM_ALIGN if isinstance(op.result.type, Shared) else 1
+        offset = -(-used // align) * align
+        used = offset + op.smem_bytes
+        placed[op] = with_fields(op, offset=offset)
     if used > kernel.target.smem_bytes:
         room, hint = kernel.target.smem_bytes, "use fewer stages or smaller tiles"
         raise ScheduleError(smem_fault("the kernel needs", used, room, hint, kernel.loc))
-    body = tuple(_placed(op, offsets) for op in kernel.body)
-    return dataclasses.replace(kernel, level="scheduled", body=body)
+    kernel = kernel.with_body(tuple(placed.get(op, op) for op in kernel.body))
+    made = with_partitions(kernel, lambda op: with_fields(op, **FOR_PASSES))
+    return dataclasses.replace(made, level="scheduled")
 
 
-def _placed(op: Op, offsets: Mapping[Op, int]) -> Op:
-    if isinstance(op, (AllocateShared, AllocateMbarriers, Tcgen05Alloc)):
-        return with_fields(op, offset=offsets[op])
-    if isinstance(op, Partition):
-        flags = ("in_order", "late_loads", "copies_ahead", "order_barriers")
-        return with_fields(op, staging=1, asks_early=(), **dict.fromkeys(flags, False))
-    return op
-
-
-def _size(op: AllocateShared) -> int:
-    kind = op.result.type_as(Shared)
-    return kind.bytes * kind.num
+def _rank(op: SmemAllocation) -> tuple[int, int]:
+    """Tiles first, the largest in front; mbarriers; the address of tensor memory."""
+    kind = op.result.type
+    return (0, -op.smem_bytes) if isinstance(kind, Shared) else (2 - isinstance(kind, Barriers), 0)

@@ -23,24 +23,28 @@ Where loads begin that are asked for while products run is computed meanwhile.
 Why here: behind `lower_tiles`, which makes the descriptors where they are used.
 """
 
-from wsdsl.ir.op import Kernel, Op, Region, operands, results_of
-from wsdsl.ir.ops import Constant, LoadGlobal, Map, MbarrierWait, SmemDescriptor, WgmmaCommit
+from wsdsl.ir.effects import Arrive, Wait, synchronizes
+from wsdsl.ir.op import Kernel, Makers, Op, Region, operands, results_of
+from wsdsl.ir.ops import Constant, LoadGlobal, Map, SmemDescriptor
 from wsdsl.ir.rewriter import makers, with_regions
 from wsdsl.ir.types import Tile
 
 
 def hoist_operands(kernel: Kernel) -> Kernel:
-    return kernel.with_body(_region(kernel.body))
+    def region(body: Region) -> Region:
+        return _hoisted(tuple(with_regions(op, region) for op in body), kernel.definers)
+
+    return kernel.with_body(region(kernel.body))
 
 
-def _region(region: Region) -> Region:
-    ops = [with_regions(op, _region) for op in region]
-    first = next((i for i, op in enumerate(ops) if isinstance(op, MbarrierWait)), None)
+def _hoisted(ops: Region, made: Makers) -> Region:
+    sync = [[*op.effects(made)] for op in ops]
+    first = next((i for i, e in enumerate(sync) if synchronizes(e, Wait, "mbarrier")), None)
     if first is None:
-        return tuple(ops)
-    started = next((i for i, op in enumerate(ops) if isinstance(op, WgmmaCommit)), len(ops))
-    loads = (op.result for op in ops[started:] if isinstance(op, LoadGlobal))
-    late = {*makers(tuple(ops[started:]), loads)}
+        return ops
+    started = (i for i, e in enumerate(sync) if synchronizes(e, Arrive, "wgmma"))
+    later = ops[next(started, len(ops)) :]
+    late = {*makers(later, (op.result for op in later if isinstance(op, LoadGlobal)))}
     behind = {v for op in ops[first:] for v in results_of(op)}
     early: list[Op] = []
     rest: list[Op] = []

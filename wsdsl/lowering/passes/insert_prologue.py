@@ -72,8 +72,9 @@ Why here: all barriers and tensor maps are known.
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.early_start import constant_tensors, only_reads
 from wsdsl.ir.analysis.tensor_accesses import mapped_tensors
-from wsdsl.ir.op import Kernel, Op, Region, with_fields
+from wsdsl.ir.op import Kernel, OneResult, Op, Region, with_fields
 from wsdsl.ir.rewriter import Namer, walk
+from wsdsl.ir.types import Barriers, Columns, TensorMap, TensorMemory
 from wsdsl.ir.verify.synchronization import reaches_others, reaching
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.cooperation import by_one_thread
@@ -82,59 +83,59 @@ from wsdsl.lowering.early_loads import first_boxes
 
 
 def insert_prologue(kernel: Kernel) -> Kernel:
-    barriers = [op.result for op in kernel.body if isinstance(op, ops.AllocateMbarriers)]
-    maps = [op.result for op in kernel.body if isinstance(op, ops.MakeTensorMap)]
-    first: list[Op] = [ops.MbarrierInit(barriers=b) for b in barriers]
+    partitions = [op for op in kernel.body if isinstance(op, ops.Partition)]
+    barriers, maps = _of_type(kernel, Barriers), _of_type(kernel, TensorMap)
+    memory, columns = _of_type(kernel, TensorMemory), _of_type(kernel, Columns)
+    first: list[Op] = [ops.MbarrierInit(barriers=b.result) for b in barriers]
     if barriers:
         first.append(ops.FenceMbarrierInit())
-    first += [ops.PrefetchTensorMap(map=m) for m in maps]
+    first += [ops.PrefetchTensorMap(map=m.result) for m in maps]
     prologue: list[Op] = [ops.Elect(body=tuple(first))] if first else []
     maps_of, constant = mapped_tensors(kernel), constant_tensors(kernel)
-    loading = (op for op in kernel.of(ops.Partition) if op.role == "load" and op.num_warpgroups)
+    loading = (op for op in partitions if op.role == "load" and op.num_warpgroups)
     early = [op for op in loading if only_reads(op.body, kernel.definers, constant)]
     overlap = kernel.schedule is None or kernel.schedule.launch_pdl is not False
     after: list[Op] = [ops.GriddepLaunchDependents()] if overlap else []
     together = bool(reaching(kernel))
-    alone = sum(isinstance(op, ops.Partition) for op in kernel.body) == 1
-    late = together and alone and bool(kernel.of(ops.StorePartials))
+    late = together and len(partitions) == 1 and bool(kernel.of(ops.StorePartials))
     if together and not late:
         prologue.append(ops.SyncCluster(relaxed=True))
     namer = Namer.of(kernel)
-    ahead = {
-        op: first_boxes(op, maps_of, namer) for op in kernel.of(ops.Partition) if op.asks_early
-    }
+    ahead = {op: first_boxes(op, maps_of, namer) for op in partitions if op.asks_early}
     apart = bool(early) or any(ahead.values())
     if not apart:
         prologue += [ops.GriddepWait(), *after]
-    taken = [op for op in kernel.body if isinstance(op, ops.Tcgen05Alloc)]
-    columns = [op for op in kernel.body if isinstance(op, ops.TmemColumns)]
     freed: list[Op] = []
-    if taken:
+    if memory:
         group = group_of(kernel)
         meet = ops.SyncCta() if group == 1 else ops.SyncCluster()
         fenced = [ops.Tcgen05Fence(), meet, ops.Tcgen05Fence(after=True)]
-        taken = [with_fields(op, cta_group=group) for op in taken]
-        prologue += [*taken, *fenced, *columns]
-        freed = [*fenced, *(ops.Tcgen05Dealloc(memory=o.result, cta_group=group) for o in taken)]
+        prologue += [*(with_fields(op, cta_group=group) for op in memory), *fenced, *columns]
+        freed = [*fenced, *(ops.Tcgen05Dealloc(memory=m.result, cta_group=group) for m in memory)]
     elif barriers and not together:
         prologue.append(ops.SyncCta())
-    groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, ops.Partition))
-    inside = (ops.Partition, ops.Tcgen05Alloc, ops.TmemColumns)
-    declared = [op for op in kernel.body if not isinstance(op, inside)]
-    partitions: list[ops.Partition] = []
-    for op in kernel.body:
-        if isinstance(op, ops.Partition):
-            op = with_fields(op, body=_meeting(op.body)) if late else op
-            boxes = ahead.get(op, ())
-            own: list[Op] = [ops.Elect(body=boxes)] if boxes else []
-            own += [ops.GriddepWait()] if apart and op not in early else []
-            first_to_read = all(p.role in ("load", "mma") for p in partitions)
-            if own and op.role not in ("load", "mma") and first_to_read:
-                own += after
-            if op.role == "mma" and in_pairs(kernel.schedule):
-                op = with_fields(op, body=_by_leader(kernel, op))
-            partitions.append(_begin(op, own, kernel.target.entry_registers(groups)))
-    return kernel.with_body((*declared, *prologue, *partitions, *freed))
+    entry = kernel.target.entry_registers(sum(op.num_warpgroups for op in partitions))
+    moved = {*memory, *columns, *partitions}
+    declared = [op for op in kernel.body if op not in moved]
+    begun: list[ops.Partition] = []
+    for op in partitions:
+        op = with_fields(op, body=_meeting(op.body)) if late else op
+        boxes = ahead.get(op, ())
+        own: list[Op] = [ops.Elect(body=boxes)] if boxes else []
+        own += [ops.GriddepWait()] if apart and op not in early else []
+        first_to_read = all(p.role in ("load", "mma") for p in begun)
+        if own and op.role not in ("load", "mma") and first_to_read:
+            own += after
+        if op.role == "mma" and in_pairs(kernel.schedule):
+            op = with_fields(op, body=_by_leader(kernel, op))
+        begun.append(_begin(op, own, entry))
+    return kernel.with_body((*declared, *prologue, *begun, *freed))
+
+
+def _of_type(kernel: Kernel, kind: type) -> list[OneResult]:
+    """Return the ops outside of regions whose result has a type of this class."""
+    made = (op for op in kernel.body if isinstance(op, OneResult))
+    return [op for op in made if isinstance(op.result.type, kind)]
 
 
 def _meeting(body: Region) -> Region:

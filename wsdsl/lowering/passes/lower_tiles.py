@@ -174,8 +174,6 @@ class _Lowering:
             case ops.SumInTensor():
                 reads = self.sums_read[op.state] = self.in_tensor_memory[op.result]
                 self.env[op.result] = reads.begin(op, self.scalar)
-            case ops.MbarrierArrive() if self.is_read(op.state):
-                self.sums_read[op.state].finish()
             case ops.StoreInShared() | ops.StoreInTensor():
                 write_to_slot(op, self.pieces(op.value), self.context)
                 self.unpublished |= isinstance(op, ops.StoreInShared)
@@ -203,10 +201,6 @@ class _Lowering:
                 self.context.end(op)
             case ops.Block():
                 self.context.block(op)
-            case ops.Map(fn="floordiv" | "mod") if (
-                found := elementwise.divided_indices(op, self.context)
-            ) is not None:
-                self.env[op.result] = found
             case ops.RenameAxes():
                 self.env[op.result] = self.pieces(op.x)
             case ops.Load() | ops.Lookup():
@@ -228,6 +222,9 @@ class _Lowering:
             self.remember(op)
             return
         if isinstance(op, ops.MbarrierArrive):
+            if self.is_read(op.state):
+                self.sums_read[op.state].finish()
+                return
             self.finish_reading()
             self.products.give_back(op.state, op.loc)
         self.builder.add(replace_operands(op, {v: self.scalar(v) for v in swap}))
