@@ -19,27 +19,26 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.complete_writes import written_whole
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.analysis.tensor_accesses import direct_tensors, mapped_tensors, sized_dims, touches
+from wsdsl.ir.effects import Wait
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, once, operands
-from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
+from wsdsl.ir.types import Tensor, TensorMap, Tile
 
 
 @once
 def signature(kernel: Kernel) -> Signature:
     """Read the launch signature off a SCHEDULED kernel."""
     maps: list[Argument] = []
-    for op in kernel.of(ops.MakeTensorMap):
+    for op in kernel.making(TensorMap):
         narrowed = op.narrowed if op.narrower is not None else -1
         maps.append(MapArgument(op.tensor.name, op.box, op.swizzle, narrowed))
     direct = direct_tensors(kernel)
     sizes = sized_dims(kernel)
-    ends = [_end_of_shared(op) for op in kernel.of(ops.AllocateShared, ops.AllocateMbarriers)]
-    ends += [op.offset + 8 for op in kernel.of(ops.Tcgen05Alloc)]
     lent = [
         WorkspaceTensor(op.result.name, op.result.as_tensor, op.each, op.zeroed)
-        for op in kernel.of(ops.AllocateGlobal)
+        for op in kernel.making(Tensor)
     ]
-    grid = kernel.of(ops.LaunchGrid)[-1] if kernel.of(ops.LaunchGrid) else ops.LaunchGrid(tiles=())
+    grid = ops.grid_of(kernel) or ops.LaunchGrid(tiles=())
     # A 64-bit multiplication per row, next to the loads in flight, costs more than the row.
     rare = {op.tensor.name for op in kernel.of(ops.LoadGlobal) if op.only is not None}
     pointers: list[Argument] = []
@@ -58,7 +57,7 @@ def signature(kernel: Kernel) -> Signature:
         name=kernel.name,
         arguments=(*maps, *pointers, *scalars, *(SizeArgument(d) for d in sizes), *narrow),
         threads=sum(128 * op.num_warpgroups for op in kernel.of(ops.Partition)),
-        smem_bytes=max(ends, default=0),
+        smem_bytes=max([own.stop for _, own in kernel.allocations], default=0),
         tiles=grid.tiles,
         scheduler=grid.scheduler,
         cluster=grid.cluster,
@@ -67,16 +66,10 @@ def signature(kernel: Kernel) -> Signature:
         ctas_per_sm=grid.ctas_per_sm,
         together=grid.together,
         lent=tuple(lent),
-        waits=bool(kernel.of(ops.GriddepWait)),
+        waits=any(Wait("grid") in effects for _, effects in kernel.effects),
         widths=widths,
         narrowed=grid.narrowed,
     )
-
-
-def _end_of_shared(op: ops.AllocateShared | ops.AllocateMbarriers) -> int:
-    kind = op.result.type
-    assert isinstance(kind, Shared | Barriers)
-    return op.offset + (kind.bytes if isinstance(kind, Shared) else 8) * kind.num
 
 
 def _known(tensor: Tensor, dim: int) -> int | None:
@@ -90,7 +83,7 @@ def access_of(kernel: Kernel) -> Access:
     results = list(touches(kernel))
     alignment: dict[str, int] = {}
     for op, touch in results:
-        if isinstance(op, ops.LoadGlobal | ops.StoreGlobal):
+        if isinstance(op, ops.ByElements):
             needed = op.tensor.as_tensor.dtype.size(op.vector)
             if isinstance(op, ops.LoadGlobal) and may_be_words(op):
                 needed = 1 if touch.tensor in kernel.unaligned else MOST

@@ -19,12 +19,13 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.effects import Effects
+from wsdsl.ir.effects import Effect, Effects
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.hardware.target import Target, target_of
 from wsdsl.ir.op_fields import FieldKind, fields_of, names_of, op_name
 from wsdsl.ir.plan import Plan
 from wsdsl.ir.printer import definition, literal, print_region
+from wsdsl.ir.types import Type
 from wsdsl.ir.types import Value as Value
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
@@ -57,7 +58,8 @@ def binds(default: Any = MISSING) -> Any:
     return field(default=default, metadata={"kind": "bind"})
 
 
-def _values(op: Op, names: tuple[str, ...]) -> tuple[Value, ...]:
+def operands_in(op: Op, names: tuple[str, ...]) -> tuple[Value, ...]:
+    """Return the values of fields."""
     found: list[Value] = []
     for name in names:
         held = op.__dict__[name]
@@ -210,9 +212,9 @@ class Op:
 
     # Read hundreds of times. An op's results or operands identify it nearly always.
     _hash = _Once(lambda op, _: hash((type(op), op._results or op._operands)), None)
-    _operands = _Once(_values, "operand")
-    _results = _Once(_values, "result")
-    _bound = _Once(_values, "bind")
+    _operands = _Once(operands_in, "operand")
+    _results = _Once(operands_in, "result")
+    _bound = _Once(operands_in, "bind")
     _regions = _Once(lambda op, names: tuple([getattr(op, n) for n in names]), "region")
     _inside = _Once(lambda op, _: tuple([o for r in op._regions for o in walk(r)]), "region")
     _within = _Once(lambda op, _: tuple([v for r in op._regions for v in defined(r)]), "region")
@@ -229,6 +231,11 @@ class Op:
         other or the types of operands and results. Other ops are read only through `made`.
         """
         yield from ()
+
+    @property
+    def smem_bytes(self) -> int:
+        """Bytes of SMEM that the op allocates, from `offset` on."""
+        return 0
 
     def item_align(self, made: Makers) -> int:
         """Return the alignment of the SMEM items that the op accesses."""
@@ -414,6 +421,10 @@ class Kernel:
             return [op for op in self.ops if type(op) in there]  # pyright: ignore[reportReturnType]
         return self.of(*there) if there else ()
 
+    def making(self, kind: type[Type]) -> Sequence[Any]:
+        """The ops whose result is of a class of types (`result_type`), in textual order."""
+        return self.of(*[cls for cls in self._by_class if cls.result_type is kind])
+
     def having(self, name: str) -> Sequence[Op]:
         """The ops that have such a field, in textual order."""
         return self.of(*[kind for kind in self._by_class if name in _wanted(kind)[1]])
@@ -433,6 +444,17 @@ class Kernel:
     @cached_property
     def definers(self) -> Makers:
         return {v: op for op in self.ops for v in (*results_of(op), *bound(op))}
+
+    @cached_property
+    def allocations(self) -> Sequence[tuple[Op, range]]:
+        """The ops that allocate SMEM, each with its bytes; they start at -1 if not placed yet."""
+        found = [(op, getattr(op, "offset", -1)) for op in self.body if op.smem_bytes]
+        return [(op, range(at, at + op.smem_bytes)) for op, at in found]
+
+    @cached_property
+    def effects(self) -> Sequence[tuple[Op, tuple[Effect, ...]]]:
+        """Every op with its effects, in textual order."""
+        return [(op, tuple(op.effects(self.definers))) for op in self.ops]
 
     def __getstate__(self) -> dict[str, Any]:
         return _held(self)

@@ -32,7 +32,7 @@ class SyncCluster(Op):
 
 
 @op_class(())
-class _NamedBarrier(Op):
+class NamedBarrier(Op):
     """Base of ops that are about one of several named barriers."""
 
     barrier: int
@@ -53,7 +53,7 @@ class _NamedBarrier(Op):
 
 
 @op_class(SCHEDULED, "warpgroup", ranges=dict(num=between(1, 15)))
-class NamedBarrierSync(_NamedBarrier):
+class NamedBarrierSync(NamedBarrier):
     """bar.sync: all threads of the warpgroup wait at the CTA's named barrier `barrier` (1 to 15),
     until `num_warpgroups` whole warpgroups have arrived, by this op or by `named_barrier_arrive`.
     They then see the earlier accesses of those. With `item` (i32, 0 to `num` - 1) it is the barrier
@@ -66,7 +66,7 @@ class NamedBarrierSync(_NamedBarrier):
 
 
 @op_class(SCHEDULED, "warpgroup", ranges=dict(num=between(1, 15)))
-class NamedBarrierArrive(_NamedBarrier):
+class NamedBarrierArrive(NamedBarrier):
     """bar.arrive: like `named_barrier_sync`, but go on without waiting for the others."""
 
     def effects(self, made: Makers) -> Effects:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir.attribute_checks import APART
 from wsdsl.ir.hardware.wgmma_shapes import K_BYTES, ROWS
-from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Unary, Value, op_class
+from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Unary, Value, op_class
 from wsdsl.ir.types import Fragment
 
 
@@ -64,15 +64,17 @@ class ConvertLayout(Unary):
             yield f"an operand needs rows of a multiple of {K_BYTES} bytes, not {kind}"
 
 
-def registers_of(value: Value, made: Makers) -> tuple[Value, ...]:
-    """The fragments whose registers these are: `slice`, `join` and `convert_layout` of 16 bits have
-    none of their own."""
-    op = made.get(value)
+def parts_of(op: Op | None) -> tuple[Value, ...]:
+    """Return the operands in whose registers the result of an op is, which then has no code."""
     if isinstance(op, SliceColumns) or (isinstance(op, ConvertLayout) and is_same_registers(op)):
-        return registers_of(op.x, made)
-    if isinstance(op, JoinColumns):
-        return tuple(v for part in op.parts for v in registers_of(part, made))
-    return (value,)
+        return (op.x,)
+    return op.parts if isinstance(op, JoinColumns) else ()
+
+
+def registers_of(value: Value, made: Makers) -> tuple[Value, ...]:
+    """Return the fragments whose registers a fragment has."""
+    parts = parts_of(made.get(value))
+    return tuple([v for part in parts for v in registers_of(part, made)]) or (value,)
 
 
 def is_same_registers(op: ConvertLayout) -> bool:

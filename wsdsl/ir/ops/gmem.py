@@ -110,8 +110,16 @@ class ThreadStore(Boxes, Op):
         yield from self.box_faults(self.box, self.swizzle, tensor)
 
 
+class ByElements:
+    """Base of accesses to single elements of a tensor."""
+
+    tensor: Value
+    index: tuple[Value, ...]
+    vector: int
+
+
 @op_class(SCHEDULED, "any", repeatable=True, any_lanes=True)
-class LoadGlobal(OneResult):
+class LoadGlobal(ByElements, OneResult):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
     With `vector` this number of adjacent columns is aligned and contiguous in the last dimension:
@@ -138,7 +146,7 @@ class LoadGlobal(OneResult):
 
 
 @op_class(SCHEDULED, "any", any_lanes=True)
-class StoreGlobal(Op):
+class StoreGlobal(ByElements, Op):
     """Write `value` directly, indexed like `load_global` (value and indices broadcast together);
     a value of one row or column is written once per warpgroup. `value` has the tensor's
     dtype. `accumulate` adds atomically. With `pred` (a bool scalar) only where it holds.

@@ -5,29 +5,27 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Makers, Op, Problem, Region, bound, operands, regions, results_of
-from wsdsl.ir.ops import ConvertLayout, ForRange, If, Loop, Yield
+from wsdsl.ir.op import Kernel, Makers, Op, Problem, Region, bound, operands_in, regions, results_of
+from wsdsl.ir.op_fields import names_of
+from wsdsl.ir.ops import ConvertLayout, ForRange, If, Loop
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Fragment, Value
 
+TAKING = {"a", "fragments", "init", "values"}
+"""Operands of MMAs and waits for them, and values that loops carry, by the names of fields."""
+
 
 def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
-    """One op makes the layout of an operand, and two take it; loops carry what products in flight
-    read."""
-    if not kernel.of(ops.ConvertLayout) and not any(map(is_operand, kernel.defined)):
-        return
-    for op in kernel.ops:
+    """One op converts a fragment to the layout of an operand, and MMAs in flight read it, across
+    iterations of loops.
+    """
+    for op in kernel.ops if any(map(is_operand, kernel.defined)) else ():
         if not isinstance(op, (Loop, ConvertLayout)):
-            made = (v for v in (*results_of(op), *bound(op)) if is_operand(v))
-            yield from (
-                (op, f"{v} is {v.type}: only `convert_layout` gives an operand") for v in made
-            )
-        taken = op.fragments if isinstance(op, ops.WgmmaWait) else ()
-        taken = (op.a,) if isinstance(op, ops.WgmmaMmaAsync) else taken
-        taken = operands(op) if isinstance(op, (ForRange, Yield)) else taken
-        for v in operands(op):
-            if is_operand(v) and v not in taken:
-                yield op, f"{v} is {v.type}: only wgmma can use it"
+            for v in filter(is_operand, (*results_of(op), *bound(op))):
+                yield op, f"{v} is {v.type}: only `convert_layout` gives an operand"
+        others = tuple([name for name in names_of(type(op), "operand") if name not in TAKING])
+        for v in filter(is_operand, operands_in(op, others)):
+            yield op, f"{v} is {v.type}: only wgmma can use it"
 
 
 def is_operand(value: Value) -> bool:
@@ -180,16 +178,14 @@ def _commits(region: Region) -> int:
 
 def _names(fragments: tuple[Value, ...], value: Value, made: Makers) -> bool:
     """Some of `fragments` hold all of the registers of `value`."""
-    op = made.get(value)
-    parts = [made[v] for v in fragments if v in made]
-    inside = [v for part in parts if isinstance(part, ops.JoinColumns) for v in part.parts]
-    inside += [p.x for p in parts if isinstance(p, ops.ConvertLayout) and ops.is_same_registers(p)]
+    # A fragment has more registers than its slice.
+    parts = [(part, v) for v in fragments for part in ops.parts_of(made.get(v))]
+    inside = [part for part, v in parts if _columns(part) <= _columns(v)]
     if value in fragments or (inside and _names(tuple(inside), value, made)):
         return True
-    if isinstance(op, ops.SliceColumns) or (
-        isinstance(op, ops.ConvertLayout) and ops.is_same_registers(op)
-    ):
-        return _names(fragments, op.x, made)
-    return isinstance(op, ops.JoinColumns) and all(
-        _names(fragments, part, made) for part in op.parts
-    )
+    whole = ops.parts_of(made.get(value))
+    return bool(whole) and all(_names(fragments, part, made) for part in whole)
+
+
+def _columns(value: Value) -> int:
+    return value.type.columns if isinstance(value.type, Fragment) else 0

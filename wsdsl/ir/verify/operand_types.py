@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from wsdsl.ir import types as t
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op import Kernel, Op, Value, operands_in
 from wsdsl.ir.op_fields import fields_of, op_name
 from wsdsl.ir.ops import Contract, Reduce
 
@@ -76,7 +76,7 @@ def values_have_legal_types(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
         for field, kind in fields_of(type(op)):
             held = getattr(op, field)
             if kind == "operand":
-                for value in (held,) if isinstance(held, Value) else held or ():
+                for value in operands_in(op, (field,)):
                     kinds = OPERANDS.get(f"{name}.{field}", OPERANDS.get(field))
                     scalar = t.BOOL if field in FLAGS else t.I32
                     if not isinstance(value.type, kinds) if kinds else value.type != t.Tile(scalar):
@@ -86,7 +86,7 @@ def values_have_legal_types(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
                 yield op, f"{name} returns {held.type}; expected {op.result_type.__name__}"
             elif kind == "bind" and field == "index":
                 axes, numbers = name in ("for_tiles", "for_work"), name != "for_tiles"
-                for value in (held,) if isinstance(held, Value) else held:
+                for value in operands_in(op, (field,)):
                     if not (
                         axes if isinstance(value.type, t.Axis) else numbers and value.type == I32
                     ):

@@ -9,23 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import touch_of
-from wsdsl.ir.effects import Arrive, reaches_cluster
+from wsdsl.ir.effects import Access, Arrive, Fence, Wait, reaches_cluster
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
-from wsdsl.ir.op import (
-    Kernel,
-    Op,
-    Problem,
-    Region,
-    SmemAllocation,
-    Value,
-    effects,
-    once,
-    operands,
-    regions,
-    results_of,
-)
-from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import Partition, by_warpgroup
+from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, once, operands, regions, results_of
+from wsdsl.ir.ops import NamedBarrier, Partition, by_warpgroup
 from wsdsl.ir.rewriter import walk
 from wsdsl.ir.types import Barriers, Shared
 
@@ -45,7 +32,7 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     groups = sum(p.num_warpgroups for p in partitions)
     expected: dict[int, int] = {}
-    for op in kernel.of(ops.NamedBarrierSync, ops.NamedBarrierArrive):
+    for op in (op for op in kernel.ops if isinstance(op, NamedBarrier)):
         if op.num_warpgroups > groups:
             yield op, f"{op.num_warpgroups} warpgroups synchronize; the kernel has {groups}"
         for barrier in op.numbers:
@@ -68,25 +55,26 @@ def lone_warps_share_warpgroups(kernel: Kernel) -> Iterator[Problem]:
 
 def barriers_are_initialized(kernel: Kernel) -> Iterator[Problem]:
     """Every barrier once; then the fence and a synchronization, before any partition starts."""
-    flat = kernel.ops
-    initialised = [op.barriers for op in kernel.of(ops.MbarrierInit)]
-    for op in kernel.of(ops.AllocateMbarriers):
-        if initialised.count(op.result) != 1:
+    told = [{*effects} for _, effects in kernel.effects]
+    stored = [(i, e) for i, own in enumerate(told) for e in own if isinstance(e, Access)]
+    written = [(i, e.of) for i, e in stored if e.space == "mbarrier"]
+    for op in kernel.making(Barriers):
+        if [value for _, value in written].count(op.result) != 1:
             yield op, "a barrier must be initialized exactly once"
-    if not initialised:
+    if not written:
         return
-    kinds = [type(op) for op in flat]
-    last = max(i for i, kind in enumerate(kinds) if kind is ops.MbarrierInit)
-    used = (i for i, op in enumerate(flat) if i > last and _uses_barriers(op))
-    first_use = min(next(used, len(kinds)), len(kinds))
-    fences = [i for i, kind in enumerate(kinds) if kind is ops.FenceMbarrierInit]
-    meeting = ops.SyncCluster if reaching(kernel) else ops.SyncCta
-    meets = [i for i, kind in enumerate(kinds) if kind in (meeting, ops.SyncCluster)]
+    last = written[-1][0]
+    used = (i for i, op in enumerate(kernel.ops) if i > last and _uses_barriers(op))
+    first_use = next(used, len(told))
+    fences = [i for i, own in enumerate(told) if Fence("mbarrier") in own]
+    meetings = {Wait("cluster")} if reaching(kernel) else {Wait("cluster"), Wait("cta")}
+    meets = [i for i, own in enumerate(told) if not meetings.isdisjoint(own)]
     if not any(last < i < first_use for i in fences):
-        yield flat[last], "fence_mbarrier_init must follow the initialization"
+        yield kernel.ops[last], "fence_mbarrier_init must follow the initialization"
     elif not any(max(fences) < i < first_use for i in meets):
-        name = op_name(meeting)
-        yield flat[last], f"all threads must synchronize ({name}) before the barriers are used"
+        name = "sync_cluster" if reaching(kernel) else "sync_cta"
+        rule = f"all threads must synchronize ({name}) before the barriers are used"
+        yield kernel.ops[last], rule
 
 
 def _uses_barriers(op: Op) -> bool:
@@ -97,14 +85,12 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     """An mbarrier_arrive_expect_tx announces the bytes of the copies in its region on the same
     barrier and state. The prover counts the bytes of other CTAs.
     """
-    made, counted = kernel.definers, dict[int, Arrive]()
-    others = set[Value | None]()
-    for op in (op for op in kernel.ops if effects(type(op))):
-        for effect in op.effects(made):
-            if isinstance(effect, Arrive) and effect.tx:
-                counted[id(op)] = effect
-                if effect.tx < 0 and (reaches_cluster(effect) or touch_of(op, made) is None):
-                    others.add(effect.of)
+    counted, others = dict[int, Arrive](), set[Value | None]()
+    for op, effects in kernel.effects:
+        for effect in (e for e in effects if isinstance(e, Arrive) and e.tx):
+            counted[id(op)] = effect
+            if effect.tx < 0 and (reaches_cluster(effect) or touch_of(op, kernel.definers) is None):
+                others.add(effect.of)
 
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}
@@ -127,16 +113,15 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
 
 
 def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
-    taken: list[tuple[int, int]] = []
-    for op in kernel.body:
-        if isinstance(op, SmemAllocation) and op.offset >= 0:
-            size, offset = op.smem_bytes, op.offset
-            if offset + size > kernel.target.smem_bytes:
-                yield op, f"ends at byte {offset + size} of {kernel.target.smem_bytes}"
-            for begin, end in taken:
-                if offset < end and begin < offset + size:
-                    yield op, f"overlaps the allocation at byte {begin}"
-            taken.append((offset, offset + size))
+    taken: list[range] = []
+    for op, own in kernel.allocations:
+        if own.start >= 0:
+            if own.stop > kernel.target.smem_bytes:
+                yield op, f"ends at byte {own.stop} of {kernel.target.smem_bytes}"
+            for other in taken:
+                if own.start < other.stop and other.start < own.stop:
+                    yield op, f"overlaps the allocation at byte {other.start}"
+            taken.append(own)
 
 
 def items_are_aligned(kernel: Kernel) -> Iterator[Problem]:
@@ -145,7 +130,7 @@ def items_are_aligned(kernel: Kernel) -> Iterator[Problem]:
         for value in operands(op):
             if isinstance(value.type, Shared):
                 units[value] = max(units.get(value, 0), op.item_align(kernel.definers))
-    for op in kernel.of(ops.AllocateShared):
+    for op in kernel.making(Shared):
         kind, unit = op.result.type_as(Shared), units.get(op.result, SMEM_ALIGN)
         if kind.num > 1 and kind.bytes % unit:
             yield op, f"an item must be a multiple of {unit} bytes, as the next item follows it"
@@ -180,7 +165,8 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
 
 
 def cluster_of(kernel: Kernel) -> int:
-    return next((op.cluster for op in kernel.body if isinstance(op, ops.LaunchGrid)), 1)
+    grid = ops.grid_of(kernel)
+    return 1 if grid is None else grid.cluster
 
 
 def reaches_others(op: Op) -> bool:

@@ -1,7 +1,7 @@
 """Fragments that wgmma reads from registers: written before a fence, unchanged until complete."""
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -17,18 +17,9 @@ def register_operands(kernel: Kernel) -> frozenset[str]:
     for op in reversed(list(walk(kernel.body))):
         if isinstance(op, ops.WgmmaMmaAsync) and isinstance(op.a.type, Fragment):
             found.add(op.a.name)
-        elif _is_part(op) and op.result.name in found:
-            found.add(op.x.name)
-        elif isinstance(op, ops.JoinColumns) and op.result.name in found:
-            found.update(part.name for part in op.parts)
+        elif any(result.name in found for result in results_of(op)):
+            found.update(part.name for part in ops.parts_of(op))
     return frozenset(found)
-
-
-def _is_part(op: Op) -> TypeGuard[ops.SliceColumns | ops.ConvertLayout]:
-    """Whether its result lies in the registers of `x`."""
-    return isinstance(op, ops.SliceColumns) or (
-        isinstance(op, ops.ConvertLayout) and ops.is_same_registers(op)
-    )
 
 
 class RegisterOperands:
@@ -41,12 +32,9 @@ class RegisterOperands:
     def note(self, op: Op, fences: int) -> None:
         for result in results_of(op):
             if result.name in self.names:
-                # These run no code: their registers have been written before.
-                if _is_part(op):
-                    fences = self._written.get(op.x.name, fences)
-                elif isinstance(op, ops.JoinColumns):
-                    fences = max(self._written.get(p.name, fences) for p in op.parts)
-                self._written[result.name] = fences
+                # Of an op without code registers have been written before.
+                parts = [self._written.get(part.name, fences) for part in ops.parts_of(op)]
+                self._written[result.name] = max(parts, default=fences)
 
     def carried(self, results: Sequence[Value], fences: int) -> None:
         """Values that a loop or a branch yields may move to other registers there."""
