@@ -76,7 +76,7 @@ class Run:
     def place(self, effect: Effect) -> tuple[str, int, Any]:
         """Return the array that is accessed, its size, and which bytes, or columns, of an item."""
         if effect.space == "tensor":
-            at = np.unique(np.arange(COLUMNS)[effect.at.index[1]])
+            at = np.unique(np.arange(COLUMNS)[effect.at[1]])
         else:
             at = effect.at.bytes.ravel()
         for space, name, first, size, count in self.items:

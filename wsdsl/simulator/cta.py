@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Protocol
 
-from wsdsl.ir.effects import Access
+from wsdsl.ir.effects import Access, Space
 from wsdsl.ir.op import Makers, Op
 from wsdsl.simulator.recorded_effects import recorder
 from wsdsl.simulator.reference.bound_arrays import Arguments
@@ -51,7 +51,7 @@ class Residents:
     ) -> None:
         """`size` counts CTAs, and the warpgroups and barriers of each."""
         self.definers = definers
-        self._accesses: dict[int, list[Access]] = {}
+        self._accesses: dict[tuple[int, Space], list[Access]] = {}
         self.num_ctas, self.num_warpgroups, self.num_barriers = size
         self.arguments, self.accesses, self.rng, self.seed = arguments, accesses, rng, seed
         self.clocks = Clocks(self.num_ctas * self.num_warpgroups, self.num_ctas * self.num_barriers)
@@ -68,12 +68,12 @@ class Residents:
     def alone(self) -> bool:
         return self.num_ctas == 1
 
-    def smem_accesses(self, op: Op) -> list[Access]:
-        """Return the accesses to SMEM that the op states (`Op.effects`)."""
-        found = self._accesses.get(id(op))
+    def stated(self, op: Op, space: Space) -> list[Access]:
+        """Return the accesses to a memory space that the op states (`Op.effects`)."""
+        found = self._accesses.get((id(op), space))
         if found is None:
             stated = (e for e in op.effects(self.definers) if isinstance(e, Access))
-            found = self._accesses[id(op)] = [e for e in stated if e.space == "smem"]
+            found = self._accesses[id(op), space] = [e for e in stated if e.space == space]
         return found
 
     def start(self, agent: Agent, op: Op, cta: Cta) -> None:

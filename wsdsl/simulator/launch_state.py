@@ -8,7 +8,7 @@ from wsdsl.ir.analysis.launch_narrowing import narrowed, narrowing_of
 from wsdsl.ir.analysis.tile_widths import fastest_narrowing
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
-from wsdsl.ir.types import Barriers, Shared
+from wsdsl.ir.types import Barriers
 from wsdsl.record import record
 from wsdsl.simulator.cta import Cluster, Cta, Residents
 from wsdsl.simulator.reference.arithmetic import numpy_dtype
@@ -55,13 +55,9 @@ class Launch:
         ]
 
 
-def _launch_grid(kernel: Kernel) -> ops.LaunchGrid | None:
-    return next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
-
-
 def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[int, int, int]:
     """The numbers of CTAs, of CTAs in a cluster, and of clusters that may run together."""
-    grid = _launch_grid(kernel)
+    grid = ops.grid_of(kernel)
     if grid is None:
         return 1, 1, 1
     size = grid.cluster
@@ -82,7 +78,7 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
 def at_width(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Kernel:
     """Return the kernel at the width of a launch of these sizes, if launches differ."""
     found = narrowing_of(kernel)
-    grid = _launch_grid(kernel)
+    grid = ops.grid_of(kernel)
     if found is None or grid is None:
         return kernel
     sizes, room = arguments.size, (num_sms or NUM_SMS) // grid.cluster
@@ -97,72 +93,52 @@ def work_of(grid: ops.LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, 
 
 def size_workspace(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
     """Compute the first dimension of the workspace tensors."""
-    grid = _launch_grid(kernel)
-    for op in kernel.body:
-        if isinstance(op, ops.AllocateGlobal):
-            first = op.result.as_tensor.dims[0]
-            assert isinstance(first, str) and grid is not None
-            scheduler, tiles, depth = work_of(grid, arguments)
-            slots = scheduler.num_slots(tiles, depth, launch.num_clusters)
-            arguments.sizes[first] = op.each * max(1, slots)
+    grid = ops.grid_of(kernel)
+    for op in kernel.of(ops.AllocateGlobal):
+        first = op.result.as_tensor.dims[0]
+        assert isinstance(first, str) and grid is not None
+        scheduler, tiles, depth = work_of(grid, arguments)
+        slots = scheduler.num_slots(tiles, depth, launch.num_clusters)
+        arguments.sizes[first] = op.each * max(1, slots)
 
 
 def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
     """Make the workspace tensors a launch; garbage in those that hold anything."""
     size_workspace(kernel, arguments, launch)
-    for op in kernel.body:
-        if isinstance(op, ops.AllocateGlobal):
-            first, *rest = op.result.as_tensor.dims
-            shape = (arguments.size(first), *(int(n) for n in rest))
-            dtype = op.result.as_tensor.dtype
-            anything = float("nan") if dtype.is_float else 77
-            array = np.full(shape, 0 if op.zeroed else anything, numpy_dtype(dtype))
-            name = op.result.name
-            arguments.tensors[name] = GlobalTensor(name, dtype, array, op.fragments)
+    for op in kernel.of(ops.AllocateGlobal):
+        first, *rest = op.result.as_tensor.dims
+        shape = (arguments.size(first), *(int(n) for n in rest))
+        dtype = op.result.as_tensor.dtype
+        anything = float("nan") if dtype.is_float else 77
+        array = np.full(shape, 0 if op.zeroed else anything, numpy_dtype(dtype))
+        name = op.result.name
+        arguments.tensors[name] = GlobalTensor(name, dtype, array, op.fragments)
 
 
 def check_left(kernel: Kernel, arguments: Arguments) -> None:
     """Check that zeroed workspace is 0 again at the end of the kernel."""
-    for op in kernel.body:
-        if isinstance(op, ops.AllocateGlobal) and op.zeroed:
-            left = np.argwhere(arguments.tensors[op.result.name].array)
-            if len(left):
-                told = f"{op.result.name}{left[0].tolist()} is not 0 when the kernel ends"
-                hint = "reset it to 0: the next launch reads it"
-                raise SimulationError("misuse", [Finding(told, op.loc, hint)])
+    for op in (op for op in kernel.of(ops.AllocateGlobal) if op.zeroed):
+        left = np.argwhere(arguments.tensors[op.result.name].array)
+        if len(left):
+            told = f"{op.result.name}{left[0].tolist()} is not 0 when the kernel ends"
+            hint = "reset it to 0: the next launch reads it"
+            raise SimulationError("misuse", [Finding(told, op.loc, hint)])
 
 
 def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Launch:
-    partitions: list[ops.Partition] = []
-    smem_bytes, num_barriers, largest = 0, 0, 0
-    placed: list[tuple[int, int, str]] = []
-    have_flags = False
-    for op in kernel.ops:
-        match op:
-            case ops.Partition():
-                partitions.append(op)
-            case ops.AllocateShared():
-                kind = op.result.type_as(Shared)
-                smem_bytes = max(smem_bytes, op.offset + kind.bytes * kind.num)
-            case ops.AllocateMbarriers():
-                num = op.result.type_as(Barriers).num
-                num_barriers += num
-                placed.append((op.offset, op.offset + 8 * num, op.label))
-            case ops.Setmaxnreg():
-                largest = max(largest, op.count)
-            case ops.SemaphoreArrive() | ops.SemaphoreWait():
-                have_flags = True
-            case _:
-                pass
-    _check_placement(kernel, placed, smem_bytes)
+    smem_bytes = max([own.stop for _, own in kernel.allocations], default=0)
+    _check_placement(kernel, smem_bytes)
+    partitions = tuple(kernel.of(ops.Partition))
     entry = kernel.target.entry_registers(max(1, sum(p.num_warpgroups for p in partitions)))
     num_ctas, cluster, together = _grid(kernel, arguments, num_sms)
+    synchronizers = {getattr(e, "on", "") for _, effects in kernel.effects for e in effects}
+    have_flags = "semaphore" in synchronizers
     return Launch(
-        tuple(partitions) or (ops.Partition(role="kernel"),),
+        partitions or (ops.Partition(role="kernel"),),
         smem_bytes,
-        num_barriers,
+        sum(op.result.type.num for op in kernel.making(Barriers)),
         # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
-        min(entry, largest or entry),
+        min([entry, max([op.count for op in kernel.of(ops.Setmaxnreg)], default=entry)]),
         register_operands(kernel),
         num_ctas,
         cluster,
@@ -171,24 +147,20 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
     )
 
 
-def _check_placement(kernel: Kernel, barriers: list[tuple[int, int, str]], smem_bytes: int) -> None:
-    """Barriers lie apart from each other and from data, and all within what a CTA may have."""
-    taken = [
-        (op.offset, op.offset + op.result.type.bytes * op.result.type.num, op.label)
-        for op in kernel.of(ops.AllocateShared)
-        if isinstance(op.result.type, Shared)
-    ]
+def _check_placement(kernel: Kernel, smem_bytes: int) -> None:
+    """Barriers lie apart from each other and from data, and all within the SMEM of a CTA."""
     findings: list[Finding] = []
-    for start, end, label in barriers:
+    for op in kernel.making(Barriers):
+        start, end = op.offset, op.offset + op.smem_bytes
         if start < 0 or start % 8:
-            findings.append(Finding(f"barriers `{label}` at the misaligned SMEM offset {start}"))
-        for other_start, other_end, other in taken:
-            if start < other_end and other_start < end:
-                findings.append(Finding(f"barriers `{label}` overlap `{other}` in SMEM"))
-        taken.append((start, end, label))
-    used = max([smem_bytes, *(end for _, end, _ in barriers)])
-    if used > kernel.target.smem_bytes:
-        findings.append(Finding(f"{used} bytes of SMEM; a CTA has {kernel.target.smem_bytes}"))
+            findings.append(Finding(f"barriers `{op.label}` at the misaligned SMEM offset {start}"))
+        for other, own in kernel.allocations:
+            if other is not op and start < own.stop and own.start < end:
+                label = getattr(other, "label", "tensor memory")
+                findings.append(Finding(f"barriers `{op.label}` overlap `{label}` in SMEM"))
+    if smem_bytes > kernel.target.smem_bytes:
+        room = kernel.target.smem_bytes
+        findings.append(Finding(f"{smem_bytes} bytes of SMEM; a CTA has {room}"))
     if findings:
         raise SimulationError("misuse", findings)
 

@@ -44,7 +44,7 @@ class Effect:
     threads: numbers in CTA `cta`; of what the async proxy does, the threads that issued it
     owner: the CTA whose memory or barrier this is; -1 in global memory
     name: of the barriers, by label, or of the tensor
-    at: a `Region` of SMEM or TMEM; elements of a tensor, by dimension; the stage of a barrier, or
+    at: a `Region` of SMEM; lanes and columns of TMEM; elements of a tensor; stage of a barrier, or
         the number of a named one; of a `run` all scalars of the warpgroup, by name
     """
 

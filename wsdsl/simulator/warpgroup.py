@@ -20,7 +20,7 @@ from wsdsl.simulator.state.mbarrier_state import Barrier
 from wsdsl.simulator.state.register_fragments import RegisterOperands
 from wsdsl.simulator.state.smem_bytes import Region, SharedMemory
 from wsdsl.simulator.state.smem_races import Access, Conflict, ThreadAccess
-from wsdsl.simulator.state.tmem_cells import CellAccess, TensorMemory, TensorPipe
+from wsdsl.simulator.state.tmem_cells import CellAccess, TensorPipe
 from wsdsl.simulator.state.vector_clocks import THREADS, Clock
 from wsdsl.simulator.state.wgmma_groups import WgmmaPipe
 
@@ -187,28 +187,26 @@ class Warpgroup:
         op: Op,
         what: str,
         kind: Literal["read", "write", "add"],
-        memory: SharedMemory | TensorMemory,
+        memory: SharedMemory,
         region: Region,
         access: Access,
         threads: slice,
         reader: object = None,
         asynchronous: bool = True,
     ) -> None:
-        """Record an access to SMEM or TMEM and check it for races; see `SharedAccesses.begin`."""
-        self.effect(op, kind, memory.space, threads, region, owner=memory.cta)
-        ranges = region.ranges
-        if isinstance(memory, SharedMemory):
-            ranges = self._stated_ranges(op, kind, region, threads)
-        found = memory.accesses.begin(kind, ranges, access, threads, reader, asynchronous)
-        if found is not None:
-            self.settle(op, what, found)
+        """Record an access to SMEM and check it for races; see `SharedAccesses.begin`."""
+        self.effect(op, kind, "shared", threads, region, owner=memory.cta)
+        ranges = self._stated_ranges(op, kind, region, threads)
+        self.settle(
+            op, what, memory.accesses.begin(kind, ranges, access, threads, reader, asynchronous)
+        )
 
     def _stated_ranges(
         self, op: Op, kind: Kind, region: Region, threads: slice
     ) -> Sequence[tuple[int, int]]:
         """Return the addresses that the op's effects state for an access to a region."""
         at = region.ranges[0][0]
-        for access in self.cta.residents.smem_accesses(op):
+        for access in self.cta.residents.stated(op, "smem"):
             held = self.values.get(access.of.name) if access.of is not None else None
             same = kind == ("write" if access.kind == "take" else access.kind)
             if not same or not isinstance(held, SharedItems):
@@ -217,10 +215,10 @@ class Warpgroup:
             if first <= at < first + held.num * size:
                 start, warp = at - (at - first) % size, (threads.start - self.first) // 2
                 spans = access.spans[warp if len(access.spans) > 1 else 0]
-                return [(start + x, start + y) for x, y in map(self._range, spans) if x < y]
+                return [(start + x, start + y) for x, y in map(self.range_of, spans) if x < y]
         return self.fail(op, f"its effects have no {kind} of SMEM at {at}")
 
-    def _range(self, span: Span) -> tuple[int, int]:
+    def range_of(self, span: Span) -> tuple[int, int]:
         start = span.start
         for term, by in span.terms:
             start += by * (self.rank if isinstance(term, str) else int(self.values[term.name]))

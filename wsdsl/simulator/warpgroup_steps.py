@@ -13,6 +13,7 @@ from wsdsl.ir.op import THREADS, Kernel, Op, Region, by_op
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Tile
 from wsdsl.simulator import ops
+from wsdsl.simulator.state.tmem_races import begin_columns
 from wsdsl.simulator.warpgroup import Steps, Warpgroup, op_word
 
 Run = Callable[[Warpgroup, Any], Steps | None]
@@ -51,6 +52,8 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
         if run is not None:
             yield None
             wg.note(op)
+            if wg.cta.tensor_memory is not None:
+                begin_columns(wg, op)
         elif not assign(wg, op):
             run = INVISIBLE_OPS.get(kind)
             if run is None:

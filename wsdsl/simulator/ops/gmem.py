@@ -43,14 +43,18 @@ def check_blocks(wg: Warpgroup, op: Op, tensor: GlobalTensor, index: list[Array]
 
 
 def access_global(
-    wg: Warpgroup, op: Op, kind: Kind, tensor: GlobalTensor, at: At, access: Access, threads: slice
+    wg: Warpgroup, op: Op, kind: Kind, name: str, at: At, by: slice, access: Access | None = None
 ) -> None:
-    """Record an access to elements of a tensor and check it for races."""
-    wg.effect(op, kind, "global", threads, at, tensor.name, -1)
-    actor = Actor(wg.cta.index, wg.cta.clocks, threads)
-    conflict = wg.cta.residents.accesses.begin(kind, tensor.name, at, access, actor)
-    if conflict is not None:
-        wg.settle(op, f"it {_VERBS[kind]} {conflict.element}", conflict)
+    """Record that an op moves elements of a tensor, and check the access that its effects state for
+    races at these. `access`: that of the async proxy, which completes later.
+    """
+    wg.effect(op, kind, "global", by, at, name, -1)
+    access = access or wg.by_threads(op, by, wg.full_name)
+    actor = Actor(wg.cta.index, wg.cta.clocks, by)
+    for stated in wg.cta.residents.stated(op, "gmem"):
+        conflict = wg.cta.residents.accesses.begin(stated, name, at, access, actor)
+        if conflict is not None:
+            wg.settle(op, f"it {_VERBS[stated.kind]} {conflict.element}", conflict)
 
 
 def check_repeated(wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, before: Array) -> None:
@@ -74,9 +78,7 @@ def _by_warps(
         mask = inside & own
         if not mask.any():
             continue
-        at = tuple(i[mask] for i in spread)
-        access = wg.by_threads(op, threads, wg.full_name)
-        access_global(wg, op, kind, tensor, at, access, threads)
+        access_global(wg, op, kind, tensor.name, tuple(i[mask] for i in spread), threads)
 
 
 def _parts(wg: Warpgroup, op: Op, inside: Array) -> Iterator[tuple[Array, slice]]:

@@ -23,8 +23,7 @@ def thread_store(wg: Warpgroup, op: ops.ThreadStore) -> None:
     for i, region, box, what in boxes_of(wg, op, panel, forward(wg, op)):
         warp, inside = wg.warp(i), panel.inside(box)
         lines = read_shared(wg, op, region, warp, what, (wg.index, "threads", i))
-        access = wg.by_threads(op, warp, wg.full_name)
-        access_global(wg, op, "add" if op.accumulate else "write", tensor, inside, access, warp)
+        access_global(wg, op, "add" if op.accumulate else "write", tensor.name, inside, warp)
         before = tensor.array[inside].copy()
         panel.write(box, lines, op.accumulate, whole_units=False)
         if not op.accumulate:
@@ -43,5 +42,4 @@ def thread_load(wg: Warpgroup, op: ops.ThreadLoad) -> None:
     lines, what = panels.read(at), f"it overwrites {item}"
     region = tile(start, len(lines), lines.shape[1], op.swizzle)
     write_shared(wg, op, region, wg.everyone, what, lines)
-    access = wg.by_threads(op, wg.everyone, wg.full_name)
-    access_global(wg, op, "read", tensor, panels.inside(at), access, wg.everyone)
+    access_global(wg, op, "read", tensor.name, panels.inside(at), wg.everyone)

@@ -8,23 +8,13 @@ from wsdsl.ir.hardware.tcgen05_shapes import WARP_LANES
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Accumulator, Columns
 from wsdsl.ir.types import TensorMemory as TensorMemoryType
-from wsdsl.record import record
 from wsdsl.simulator.cta import Cta
+from wsdsl.simulator.recorded_effects import Kind
 from wsdsl.simulator.reference.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.state import tmem_cells as tm
-from wsdsl.simulator.state.smem_bytes import Region
+from wsdsl.simulator.state.tmem_races import moves
 from wsdsl.simulator.state.tmem_scale_factors import word_cells, words_in_shared
 from wsdsl.simulator.warpgroup import UNDEFINED, State, Warpgroup, destinations
-
-
-@record
-class Items:
-    """`num` items of `columns` columns from `first` on."""
-
-    label: str
-    first: int
-    columns: int
-    num: int
 
 
 def tcgen05_alloc(wg: Warpgroup, op: ops.Tcgen05Alloc) -> None:
@@ -44,9 +34,7 @@ def tcgen05_dealloc(wg: Warpgroup, op: ops.Tcgen05Dealloc) -> None:
     ctas, first = wg.cta.cluster.ctas, wg.cta.rank // 2 * 2
     for cta in ctas[first : first + 2] if op.cta_group > 1 else [wg.cta]:
         if (memory := cta.tensor_memory) is not None:
-            access = tm.Untouched(wg.told, op)
-            whole = memory, tm.cells(slice(0, memory.columns)), access, wg.everyone
-            wg.begin(op, f"it frees columns{cta.suffix}", "write", *whole, asynchronous=False)
+            moves(wg, op, "write", memory, (slice(None), slice(0, memory.columns)))
             memory.freed = True
     if wg.cta.tensor_memory is None:
         wg.fail(op, "tensor memory is not allocated, or freed already")
@@ -64,14 +52,14 @@ def tmem_columns(wg: Warpgroup, op: ops.TmemColumns) -> None:
     kind, memory = op.result.type_as(Columns), memory_of(wg, op)
     if op.first + kind.columns * kind.num > memory.columns:
         wg.outside(op, f"{kind.num} items of {kind.columns} columns from column {op.first} on")
-    wg.values[op.result.name] = Items(op.label, op.first, kind.columns, kind.num)
+    wg.values[op.result.name] = tm.ColumnItems(op.label, op.first, kind.columns, kind.num)
 
 
 def first_column(
     wg: Warpgroup, op: Op, sums: Value, state: Value, column: int, columns: int
 ) -> int:
     """The first column of a part of an item."""
-    items: Items = wg.values[sums.name]
+    items: tm.ColumnItems = wg.values[sums.name]
     held: State = wg.values[state.name]
     if not 0 <= held.stage < items.num:
         wg.outside(op, f"item {held.stage} of `{items.label}`, which has {items.num}")
@@ -104,59 +92,43 @@ def issue(wg: Warpgroup, op: Op, job: tm.Job) -> None:
 def tcgen05_ld(wg: Warpgroup, op: ops.Tcgen05Ld) -> None:
     memory, kind = memory_of(wg, op), op.result.type_as(Accumulator)
     first = first_column(wg, op, op.sums, op.state, op.column + wg.rank * op.apart, kind.columns)
-    region, access = _half(first, kind.columns, op.half), tm.CellAccess(wg.told, op, wg.everyone)
-    what, reader = f"it reads columns {first} to {first + kind.columns}", (wg.index, op.half)
-    wg.begin(op, what, "read", memory, region, access, wg.everyone, reader, asynchronous=False)
-    wg.cell_accesses.append(access)
-    held = memory.read(region).view(numpy_dtype(kind.dtype))
-    wg.values[op.result.name] = held if memory.written[region.index].all() else UNDEFINED
+    cells = _half(first, kind.columns, op.half)
+    held = memory.read(cells).view(numpy_dtype(kind.dtype))
+    wg.values[op.result.name] = held if moves(wg, op, "read", memory, cells) else UNDEFINED
 
 
-def _half(first: int, columns: int, half: int) -> Region:
+def _half(first: int, columns: int, half: int) -> tm.Cells:
     """Return the cells that the warps of a warpgroup load or store at a time."""
     lanes = [WARP_LANES * w + 16 * half + r for w in range(4) for r in range(16)]
-    held = slice(first, first + columns)
-    return tm.cells(held, (lanes, held), (half,))
+    return lanes, slice(first, first + columns)
 
 
 def tcgen05_st(wg: Warpgroup, op: ops.Tcgen05St) -> None:
     """Each warp writes lanes that are its own."""
     memory = memory_of(wg, op)
     first = first_column(wg, op, op.columns, op.state, op.column + wg.rank * op.apart, op.width)
-    _store(wg, op, memory, _half(first, op.width, op.half), (first, op.width), wg.get(op.value, op))
+    _store(wg, op, memory, _half(first, op.width, op.half), wg.get(op.value, op))
 
 
-def _store(
-    wg: Warpgroup,
-    op: Op,
-    memory: tm.TensorMemory,
-    region: Region,
-    where: tuple[int, int],
-    held: Array,
-) -> None:
-    """`where`: the first column, and how many."""
-    access = tm.CellAccess(wg.told, op, wg.everyone, "tcgen05_wait_st")
-    what = f"it writes columns {where[0]} to {sum(where)}"
-    wg.begin(op, what, "write", memory, region, access, wg.everyone, asynchronous=False)
-    wg.cell_accesses.append(access)
-    memory.write(region, held)
-    memory.written[region.index] = True
+def _store(wg: Warpgroup, op: Op, memory: tm.TensorMemory, cells: tm.Cells, held: Array) -> None:
+    moves(wg, op, "write", memory, cells)
+    memory.write(cells, held)
 
 
 def tcgen05_wait_ld(wg: Warpgroup, op: ops.Tcgen05WaitLd) -> None:
-    _wait(wg, op, "tcgen05_wait_ld")
+    _wait(wg, op, "read")
     for value, load in zip(op.result, op.loads, strict=True):
         wg.values[value.name] = wg.values[load.name]
 
 
 def tcgen05_wait_st(wg: Warpgroup, op: ops.Tcgen05WaitSt) -> None:
-    _wait(wg, op, "tcgen05_wait_st")
+    _wait(wg, op, "write")
 
 
-def _wait(wg: Warpgroup, op: Op, wait: str) -> None:
+def _wait(wg: Warpgroup, op: Op, kind: Kind) -> None:
     wg.effect(op, "wait", "tensor", wg.everyone)
     for access in wg.cell_accesses:
-        access.waited |= access.wait == wait
+        access.waited |= access.kind == kind
 
 
 def store_scale_factors(wg: Warpgroup, op: ops.StoreScaleFactors) -> None:
@@ -164,8 +136,7 @@ def store_scale_factors(wg: Warpgroup, op: ops.StoreScaleFactors) -> None:
     first = first_column(wg, op, op.scales, op.state, op.column, columns[-1].stop)
     words = words_in_shared(wg, op)
     for own, word in zip(columns, range(op.words), strict=True):
-        start = first + own.start
-        _store(wg, op, memory, word_cells(start, op.rows), (start, len(own)), words[:, word])
+        _store(wg, op, memory, word_cells(first + own.start, op.rows), words[:, word])
 
 
 def tcgen05_fence(wg: Warpgroup, op: ops.Tcgen05Fence) -> None:

@@ -57,7 +57,7 @@ def tma_load(wg: Warpgroup, op: ops.TmaLoad) -> None:
         phases, region = wg.cta.clocks.phases_seen(wg.one), held.region(start)
         load = LoadInFlight(wg, op, cta, region, barrier, wg.one, phases, held, at)
         load.start(item)
-        access_global(wg, op, "read", held.tensor, held.inside(at), load.access, wg.one)
+        access_global(wg, op, "read", held.tensor.name, held.inside(at), wg.one, load.access)
 
 
 @dataclass(eq=False)
@@ -117,7 +117,7 @@ def tma_store(wg: Warpgroup, op: ops.TmaStore) -> None:
         wg.begin(op, what, "read", wg.cta.memory, region, access, warp, (wg.index, i))
         written = StoredOut(wg.full_name, op, warp.start)
         kind = "add" if op.accumulate else "write"
-        access_global(wg, op, kind, held.tensor, held.inside(box), written, warp)
+        access_global(wg, op, kind, held.tensor.name, held.inside(box), warp, written)
         wg.check(op, held.spills(box))
         store.boxes.append(box)
         store.regions.append(region)

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from wsdsl.ir.analysis.tensor_accesses import touches
+from wsdsl.ir.effects import Access as Stated
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.ops import LaunchGrid
 from wsdsl.simulator.reference.arithmetic import Array
 from wsdsl.simulator.reference.bound_arrays import GlobalTensor
-from wsdsl.simulator.state.smem_races import Access, Conflict, CopyIn, StoredOut, ThreadAccess
+from wsdsl.simulator.state.smem_races import Access, Conflict, ThreadAccess
 from wsdsl.simulator.state.vector_clocks import Clocks
 
 At = tuple[Any, ...]
@@ -96,14 +97,17 @@ class GlobalAccesses:
         record = self._records.get(name)
         return record is not None and not (kind == "read" and record.only_written)
 
-    def begin(self, kind: str, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
-        """Check a "read", a "write" or an atomic addition ("add", in any order)."""
+    def begin(
+        self, stated: Stated, name: str, at: At, access: Access, actor: Actor
+    ) -> Conflict | None:
+        """Check an access that effects state; atomic additions ("add") are in any order."""
+        kind = stated.kind
         if not self.follows(kind, name) or (kind == "write" and name in self._written):
             return None
         record = self._records[name]
         others = {"read": record.adds, "add": record.reads}
         before = others.get(kind, [*record.reads, *record.adds])
-        found = self._clash(name, at, access, actor, (record.writes, *before))
+        found = self._clash(name, at, stated.asynchronous, actor, (record.writes, *before))
         number = self._number(access, actor)
         if kind != "write":
             _keep(record.reads if kind == "read" else record.adds, at, number)
@@ -141,9 +145,8 @@ class GlobalAccesses:
                     yield self._recorded[number - 1], _first(at, part == number)
 
     def _clash(
-        self, name: str, at: At, access: Access, actor: Actor, held: Iterable[Array]
+        self, name: str, at: At, by_tma: bool, actor: Actor, held: Iterable[Array]
     ) -> Conflict | None:
-        by_tma = isinstance(access, CopyIn | StoredOut)
         for earlier, where in self._earlier(at, held):
             reason = ""
             if not (earlier.actor.same_warp(actor) and earlier.access.over_in_order):

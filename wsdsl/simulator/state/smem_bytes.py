@@ -8,7 +8,7 @@ for the layout, so that two that disagree see different elements.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def alignment(swizzle: str) -> int:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Region:
-    """Bytes of SMEM that an access moves, or cells of TMEM (see `TensorMemory`).
+    """Bytes of SMEM that an access moves.
 
     ranges: bytes that the race detector checks, all of `index` among them
     index: numbers of the units, of `unit` bytes each; 0 for nibbles
@@ -114,8 +114,6 @@ def tile(
 
 class SharedMemory:
     """A CTA's dynamic SMEM. It starts as NaN bytes."""
-
-    space: Final = "shared"
 
     def __init__(self, size: int, clocks: Clocks, cta: int) -> None:
         self.size, self.cta = size, cta

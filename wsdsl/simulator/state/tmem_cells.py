@@ -9,21 +9,23 @@ fence.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS, LANES, WARP_LANES
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import Tcgen05Commit, Tcgen05Mma
+from wsdsl.record import record
 from wsdsl.simulator.reference.arithmetic import Array
 from wsdsl.simulator.state.mbarrier_state import Barrier, RemoteArrival
-from wsdsl.simulator.state.smem_bytes import Region
 from wsdsl.simulator.state.smem_races import Access, SharedAccesses
 from wsdsl.simulator.state.vector_clocks import Clock, Clocks
 from wsdsl.simulator.state.wgmma_groups import summed
+
+Cells = tuple[Any, Any]
+"""Indices of lanes and of columns."""
 
 
 class FencedClocks(Clocks):
@@ -41,8 +43,6 @@ class FencedClocks(Clocks):
 class TensorMemory:
     """A CTA's: cells by (lane, column), and the columns that it has, from `first` on."""
 
-    space: Final = "tensor"
-
     def __init__(self, columns: int, clocks: Clocks, cta: int) -> None:
         self.columns, self.cta = columns, cta
         self.cells = np.full((LANES, COLUMNS), 0xFFFFFFFF, np.uint32)
@@ -56,17 +56,21 @@ class TensorMemory:
             # A read of cells before any write is legal: an accumulator without MMAs is not used.
             span.write = Untouched("nobody", _NO_OP)
 
-    def read(self, region: Region) -> Array:
-        return self.cells[region.index]
+    def read(self, cells: Cells) -> Array:
+        return self.cells[cells]
 
-    def write(self, region: Region, held: Array) -> None:
-        self.cells[region.index] = np.ascontiguousarray(held).view(np.uint32)
+    def write(self, cells: Cells, held: Array) -> None:
+        self.cells[cells] = np.ascontiguousarray(held).view(np.uint32)
 
 
-def cells(columns: slice, index: Any = None, halves: Sequence[int] = (0, 1)) -> Region:
-    """Return cells of columns by `index` (lanes, columns), by default all; see `TensorMemory`."""
-    ranges = [(half * COLUMNS + columns.start, half * COLUMNS + columns.stop) for half in halves]
-    return Region(ranges, (slice(None), columns) if index is None else index)
+@record
+class ColumnItems:
+    """`num` items of `columns` columns from `first` on."""
+
+    label: str
+    first: int
+    columns: int
+    num: int
 
 
 class Untouched(Access):
@@ -114,7 +118,7 @@ class CellAccess(Access):
     """
 
     by: slice
-    wait: str = "tcgen05_wait_ld"
+    kind: Literal["read", "write", "add", "take"]
     waited: bool = False
     epochs: Clock | None = None
 
@@ -122,7 +126,8 @@ class CellAccess(Access):
         if actors == self.by and self.waited:
             return ""  # A warp's lanes are its own.
         if self.epochs is None:
-            return "no tcgen05_fence follows it" if self.waited else f"no {self.wait} covers it"
+            wait = "tcgen05_wait_ld" if self.kind == "read" else "tcgen05_wait_st"
+            return "no tcgen05_fence follows it" if self.waited else f"no {wait} covers it"
         # A warp's lanes have read together, so one of its threads is enough.
         late = clocks.seen[actors, self.by] >= self.epochs
         if late.reshape(len(late), -1, 2).any(axis=2).all():
@@ -136,7 +141,7 @@ class Commit:
     CTAs, which report the thread `by` by the name `who`.
     """
 
-    op: Tcgen05Commit
+    op: Op
     number: int
     barriers: list[Barrier]
     arrive: Callable[[Barrier], None]
@@ -175,21 +180,21 @@ class CellCopy:
     op: Op
     memory: TensorMemory
     lines: Callable[[], Array]
-    region: Region
+    cells: Cells
 
     def run(self) -> None:
         """Words of 32 rows of 16 bytes, to all quarters of the lanes."""
         words = self.lines().reshape(WARP_LANES, 16).view(np.uint32)
-        self.memory.write(self.region, np.tile(words, (4, 1)))
+        self.memory.write(self.cells, np.tile(words, (4, 1)))
 
 
 @dataclass(eq=False)
 class CellProduct:
     """Its operands are read, and its sums written, when it runs."""
 
-    op: Tcgen05Mma
+    op: Op
     memory: TensorMemory
-    sums: Region
+    sums: Cells
     operands: tuple[Callable[[], Array], Callable[[], Array]]
     accumulate: bool
     step: int

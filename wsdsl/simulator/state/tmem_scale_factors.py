@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,8 @@ from wsdsl.ir.types import DTYPES, F32
 from wsdsl.simulator.ops.smem import read_by_warps
 from wsdsl.simulator.reference.arithmetic import Array, convert, numpy_dtype
 from wsdsl.simulator.state.smem_bytes import Region
-from wsdsl.simulator.state.tmem_cells import PipeAccess, TensorMemory, cells
+from wsdsl.simulator.state.tmem_cells import Cells, ColumnItems, TensorMemory
+from wsdsl.simulator.state.tmem_races import moves
 from wsdsl.simulator.warpgroup import SharedItems, State, Warpgroup
 
 Fetch = Callable[[], Array]
@@ -44,25 +44,23 @@ def words_in_shared(wg: Warpgroup, op: StoreScaleFactors) -> Array:
     return held.view(np.uint32)
 
 
-def word_cells(first: int, rows: int) -> Region:
+def word_cells(first: int, rows: int) -> Cells:
     """Return the cells of a word of each row, from a column on, in all quarters of the lanes."""
     row = np.arange(rows)
     quarters = np.arange(0, LANES, WARP_ROWS)[:, None]
-    columns = slice(first, first + -(-rows // WARP_ROWS))
-    return cells(columns, (quarters + row % WARP_ROWS, first + row // WARP_ROWS))
+    return quarters + row % WARP_ROWS, first + row // WARP_ROWS
 
 
 def scaled_operands(
     wg: Warpgroup,
     op: Tcgen05Mma,
     memory: TensorMemory,
-    read: PipeAccess,
     operands: tuple[Fetch, Fetch],
 ) -> tuple[Fetch, Fetch]:
     """They and their scales are read when the product runs."""
     a, b = operands
-    left = _scales(wg, op, memory, read, op.a_scale, op.rows)
-    right = _scales(wg, op, memory, read, op.b_scale, op.columns)
+    left = _scales(wg, op, memory, op.a_scale, op.rows)
+    right = _scales(wg, op, memory, op.b_scale, op.columns)
     return partial(_times, a, left), partial(_times, b, right)
 
 
@@ -71,32 +69,28 @@ def _times(operand: Fetch, scales: Fetch) -> Array:
         return operand().astype(np.float64) * scales()
 
 
-def _scales(
-    wg: Warpgroup, op: Tcgen05Mma, memory: TensorMemory, read: PipeAccess, column: int, rows: int
-) -> Fetch:
+def _scales(wg: Warpgroup, op: Tcgen05Mma, memory: TensorMemory, column: int, rows: int) -> Fetch:
     """Check the reads of one operand's; return a function that reads them, one per element."""
     assert op.scales is not None and op.scale_state is not None
     kind = kind_of(*op.dtypes, op.scale_dtype, op.block)
     if kind is None or op.k % kind.word:
         wg.fail(op, f"no {op.scale_dtype} scale factors for blocks of {op.block} and k={op.k}")
-    items: Any = wg.values[op.scales.name]
+    items: ColumnItems = wg.values[op.scales.name]
     state: State = wg.values[op.scale_state.name]
     columns = word_columns(rows, op.k // kind.word)
     if not 0 <= state.stage < items.num or column + columns[-1].stop > items.columns:
         wg.outside(op, f"columns {column} to {column + columns[-1].stop} of item {state.stage}")
     base = items.first + state.stage * items.columns + column
     words = [word_cells(base + own.start, rows) for own in columns]
-    for own, region in zip(columns, words, strict=True):
-        start, stop = base + own.start, base + own.stop
-        what, reader = f"it reads scale factors in columns {start} to {stop}", (wg.index, "scales")
-        wg.begin(op, what, "read", memory, region, read, wg.tensor_pipe.thread, reader, False)
-        if not memory.written[region.index].all():
-            told = f"no op has written the scale factors in columns {start} to {stop}"
+    for own, cells in zip(columns, words, strict=True):
+        if not moves(wg, op, "read", memory, cells):
+            where = f"columns {base + own.start} to {base + own.stop}"
+            told = f"no op has written the scale factors in {where}"
             wg.fail(op, told, kind="uninitialized")
     return lambda: _fetch(memory, words, op.scale_dtype, op.block)
 
 
-def _fetch(memory: TensorMemory, words: Sequence[Region], dtype: str, block: int) -> Array:
+def _fetch(memory: TensorMemory, words: Sequence[Cells], dtype: str, block: int) -> Array:
     """Each row's, one an element; NaN where the quarters of the lanes differ."""
     held = words_read(memory, words)
     alike = np.where((held == held[0]).all(0), held[0], np.uint32(0xFFFFFFFF))
@@ -108,6 +102,6 @@ def _fetch(memory: TensorMemory, words: Sequence[Region], dtype: str, block: int
     return np.repeat(convert(scales, DTYPES[dtype], F32).astype(np.float64), block, axis=1)
 
 
-def words_read(memory: TensorMemory, words: Sequence[Region]) -> Array:
+def words_read(memory: TensorMemory, words: Sequence[Cells]) -> Array:
     """By quarter of the lanes, row and word."""
-    return np.stack([memory.read(region) for region in words], -1)
+    return np.stack([memory.read(cells) for cells in words], -1)
