@@ -146,7 +146,7 @@ def packing_faults(dtype: DType) -> Iterator[str]:
 
 
 @op_class(())
-class _ByTensorMap(Op):
+class ByTensorMap(Op):
     """Base of copies by a tensor map."""
 
     map: Value
@@ -165,7 +165,7 @@ class _ByTensorMap(Op):
 
 
 @op_class(SCHEDULED, "one")
-class TmaLoad(_ByTensorMap):
+class TmaLoad(ByTensorMap):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` (and `shift`, an i32) bytes in; elements outside the tensor are 0. When done,
     the box's bytes, all of them, count on `barriers` at the state's stage. Run by one thread. It
@@ -214,7 +214,7 @@ class TmaLoad(_ByTensorMap):
     "warpgroup",
     ranges=dict(apart=BYTES, lines=between(0, 256, 8), line_dim=between(0, 4)),
 )
-class TmaStore(Boxes, _ByTensorMap):
+class TmaStore(Boxes, ByTensorMap):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins
     `apart` * i bytes in, or with 0 as far as quarters of the item are apart. Elements outside the
@@ -280,7 +280,7 @@ class PrefetchTensorMap(Op):
 
 
 @op_class(SCHEDULED, "one")
-class PrefetchBox(_ByTensorMap):
+class PrefetchBox(ByTensorMap):
     """Prefetch the box that `tma_load` would copy from `coordinates` to L2; run by one thread,
     which does not wait. It is not an access: a later load sees writes to the box in between, since
     all SMs read GMEM through L2. So it may precede `griddep_wait`."""

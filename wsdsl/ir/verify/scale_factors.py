@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir import ops
+from wsdsl.ir.effects import Access, Wait
 from wsdsl.ir.hardware import block_scale_factors as s
 from wsdsl.ir.hardware.scale_factor_atoms import SHAPE, atoms_of
 from wsdsl.ir.op import Kernel, Problem, Value, walk
-from wsdsl.ir.ops import MakeTensorMap, Partition, TmaLoad
-from wsdsl.ir.types import Columns, Tensor
+from wsdsl.ir.ops import Partition
+from wsdsl.ir.types import Columns
 
 Writer = ops.StoreScaleFactors | ops.Tcgen05Cp
 Place = tuple[Value, int, int, int]
@@ -53,7 +54,7 @@ def scale_columns_are_disjoint(kernel: Kernel) -> Iterator[Problem]:
         if any((op.column, end) != o and op.column < o[1] and o[0] < end for o in own):
             yield op, "overlaps other scale factors"
         own.add((op.column, end))
-    for op in kernel.of(ops.TmemColumns):
+    for op in kernel.making(Columns):
         odd = op.result.type_as(Columns).columns % s.TILE_COLUMNS
         if any(op.result == scales for scales, _ in taken) and (odd or op.first % s.TILE_COLUMNS):
             yield op, f"TMEM of scale factors must be multiples of {s.TILE_COLUMNS} columns"
@@ -61,25 +62,25 @@ def scale_columns_are_disjoint(kernel: Kernel) -> Iterator[Problem]:
 
 def copies_match_scales(kernel: Kernel) -> Iterator[Problem]:
     """Check that threads read the rows of one-byte elements that TMA copies there."""
-    maps = {op.result: op for op in kernel.of(MakeTensorMap)}
-    boxes = dict[tuple[Value, int], tuple[MakeTensorMap, Tensor]]()
-    for copy in kernel.of(TmaLoad):
-        made = maps.get(copy.map)
-        if made is not None and isinstance(made.tensor.type, Tensor):
-            boxes[copy.shared, copy.offset] = made, made.tensor.type
+    boxes = {
+        (e.of, e.spans[0][0].start): copy.tensor_map(kernel.definers)
+        for copy, effects in kernel.effects
+        for e in effects
+        if isinstance(copy, ops.ByTensorMap) and isinstance(e, Access) and e.kind == "write"
+        if e.space == "smem"
+    }
     scales = {p: op for op in kernel.of(ops.Tcgen05Mma) if op.scales for p in _places(op)}
     for op in _writers(kernel):
-        found, product = boxes.get((op.shared, op.offset)), scales.get(_written(op))
-        if found is None or product is None:
+        made, product = boxes.get((op.shared, op.offset)), scales.get(_written(op))
+        if made is None or product is None:
             yield op, "no copy loads these scale factors, or no MMA uses them"
             continue
-        made, tensor = found
         if isinstance(op, ops.Tcgen05Cp) or op.atoms:
             if made.box[-4:] != (atoms_of(op.rows), op.words, *SHAPE):
                 yield op, f"box {made.box} does not fit atoms of {op.rows} rows, {op.words} words"
         elif (made.box[-1], max(made.box[:-1], default=1)) != (op.line, op.rows):
             yield op, f"box {made.box} does not fit {op.rows} rows of {op.line} bytes"
-        if tensor.dtype.name != product.scale_dtype or made.swizzle != "none":
+        if made.tensor.as_tensor.dtype.name != product.scale_dtype or made.swizzle != "none":
             yield op, f"the copy of {made.tensor} differs from {product.scale_dtype} of the MMA"
 
 
@@ -88,31 +89,25 @@ def _places(op: ops.Tcgen05Mma) -> list[Place]:
     return [] if kind is None or op.scales is None else [*_read(op, op.scales, kind)]
 
 
-def mma_partition_copies_scales(kernel: Kernel) -> Iterator[Problem]:
-    """Nothing else orders a copy with the products that take it."""
-    parts = [[*walk(op.body)] for op in kernel.body if isinstance(op, Partition)]
-    beside = [own for own in parts if any(isinstance(o, ops.Tcgen05Mma) for o in own)]
-    inside = {id(o) for own in beside for o in own}
+def scales_are_written_one_way(kernel: Kernel) -> Iterator[Problem]:
+    stored = {op.scales for op in kernel.of(ops.StoreScaleFactors)}
     for op in kernel.of(ops.Tcgen05Cp):
-        if id(op) not in inside:
-            yield op, "only the partition of the MMAs can copy scale factors, which orders both"
-    for op in kernel.of(ops.Tcgen05Cp):
-        if any(o.scales == op.scales for o in kernel.of(ops.StoreScaleFactors)):
+        if op.scales in stored:
             yield op, "scale factors cannot be both copied and stored"
 
 
 def one_warpgroup_stores_scales(kernel: Kernel) -> Iterator[Problem]:
     """Each of its warps the lanes that are its own; it reads no sums, and waits for its stores."""
-    parts = [op for op in kernel.body if isinstance(op, Partition)]
-    inside = {id(o): p for p in parts for o in walk(p.body) if isinstance(o, ops.StoreScaleFactors)}
+    inside = {id(o): p for p in kernel.of(Partition) for o in walk(p.body)}
     for op in kernel.of(ops.StoreScaleFactors):
         if id(op) not in inside:
             yield op, "scale factors must be stored within a partition"
-    for p in {id(p): p for p in inside.values()}.values():
-        own = list(walk(p.body))
+    stores = [inside[id(o)] for o in kernel.of(ops.StoreScaleFactors) if id(o) in inside]
+    for p in {id(p): p for p in stores}.values():
+        effects = [effect for o in walk(p.body) for effect in o.effects(kernel.definers)]
         if p.num_warps != 4:
             yield p, f"{p.num_warps} warps store scale factors, not 4"
-        if any(isinstance(o, (ops.Tcgen05Ld, ops.Tcgen05Mma)) for o in own):
+        if any(isinstance(e, Access) and (e.kind, e.space) == ("read", "tmem") for e in effects):
             yield p, "a partition that stores scale factors cannot issue MMAs or read accumulators"
-        if not any(isinstance(o, ops.Tcgen05WaitSt) for o in own):
+        if Wait("tcgen05.st") not in effects:
             yield p, "no tcgen05_wait_st follows the stores of scale factors"

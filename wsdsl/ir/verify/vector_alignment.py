@@ -6,16 +6,16 @@ ops that compute it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import ceil, gcd
 
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value, once, results_of
-from wsdsl.ir.ops import Constant, DimSize, ForRange, If, Iota, Map, PrefetchBox
+from wsdsl.ir.ops import Constant, DimSize, ForRange, If, Iota, Map
 from wsdsl.ir.rewriter import yielded
-from wsdsl.ir.types import Fragment, Tensor
+from wsdsl.ir.types import Fragment
 
 MOST = 1 << 10
 """Integers wrap: only divisors that are powers of two survive that."""
@@ -27,27 +27,12 @@ def divisors_of(kernel: Kernel) -> dict[Value, int]:
     index of columns it divides the first column.
     """
     found, changed = dict.fromkeys(kernel.params, 1), True
-    made, sizes = kernel.definers, dict(kernel.sizes)
 
     def of(*values: Value) -> int:
         return gcd(MOST, *(found.get(x, MOST) for x in values))
 
     def results(op: Op) -> Iterator[tuple[Value, int]]:
         match op:
-            case Constant(value=int(number)):
-                yield op.result, gcd(MOST, number)
-            case DimSize():
-                yield op.result, gcd(MOST, sizes.get(op.dim, 1))
-            case Iota():
-                yield op.result, of(op.start) if _columns(op.result) > 1 else 1
-            case Map(fn="sub", args=(x, y)) if rest := _modulus(made.get(y), x):
-                yield op.result, of(rest)
-            case Map(fn="add" | "sub" | "min" | "max" | "mod", args=(x, y)):
-                yield op.result, of(x, y)
-            case Map(fn="mul", args=(x, y)):
-                yield op.result, gcd(MOST, of(x) * of(y))
-            case Map(fn="where", args=(_, x, y)):
-                yield op.result, of(x, y)
             case If(result=(*given,)):
                 several = zip(given, yielded(op.then), yielded(op.orelse), strict=True)
                 yield from ((value, of(*each)) for value, *each in several)
@@ -57,7 +42,7 @@ def divisors_of(kernel: Kernel) -> dict[Value, int]:
                 several = (*zip(op.args, op.init, handed), *zip(op.result, op.init, handed))
                 yield from ((value, of(*each)) for value, *each in several)
             case _:
-                yield from ((value, 1) for value in results_of(op))
+                yield from ((value, _divisor(op, kernel, of)) for value in results_of(op))
 
     while changed:
         changed = False
@@ -68,6 +53,25 @@ def divisors_of(kernel: Kernel) -> dict[Value, int]:
     return found
 
 
+def _divisor(op: Op, kernel: Kernel, of: Callable[..., int]) -> int:
+    """Return the divisor of the result of an op without regions; `of`: that of values."""
+    match op:
+        case Constant(value=int(number)):
+            return gcd(MOST, number)
+        case DimSize():
+            return gcd(MOST, dict(kernel.sizes).get(op.dim, 1))
+        case Iota():
+            return of(op.start) if _columns(op.result) > 1 else 1
+        case Map(fn="sub", args=(x, y)) if rest := _modulus(kernel.definers.get(y), x):
+            return of(rest)
+        case Map(fn="mul", args=(x, y)):
+            return gcd(MOST, of(x) * of(y))
+        case Map(fn="add" | "sub" | "min" | "max" | "mod" | "where", args=(*_, x, y)):
+            return of(x, y)
+        case _:
+            return 1
+
+
 def _modulus(op: Op | None, of: Value) -> Value | None:
     """Of the remainder of a value."""
     return op.args[1] if isinstance(op, Map) and op.fn == "mod" and op.args[0] == of else None
@@ -75,24 +79,24 @@ def _modulus(op: Op | None, of: Value) -> Value | None:
 
 def boxes_are_aligned(kernel: Kernel) -> Iterator[Problem]:
     made, divisors = kernel.definers, divisors_of(kernel)
-    for op in kernel.of(ops.TmaLoad, ops.TmaStore, PrefetchBox):
-        box = made.get(op.map)
-        if not isinstance(box, ops.MakeTensorMap) or not isinstance(box.tensor.type, Tensor):
+    for op in (op for op in kernel.having("map") if isinstance(op, ops.ByTensorMap)):
+        if (box := op.tensor_map(made)) is None:
             continue
         packed = box.swizzle in PACKED_SPAN
-        unit = PACKED_LINES if packed else ceil(8 * TMA_ALIGN / box.tensor.type.dtype.bits)
+        unit = PACKED_LINES if packed else ceil(8 * TMA_ALIGN / box.tensor.as_tensor.dtype.bits)
         for value in op.coordinates[-2 if packed else -1 :]:
             if divisors[value] % unit:
                 yield op, f"{value} is not known to be a multiple of {unit} elements"
         span = 8 * SWIZZLE_SPAN[box.swizzle]
-        if isinstance(op, ops.TmaLoad) and op.shift is not None and divisors[op.shift] % span:
-            yield op, f"shift={op.shift} is not known to be a multiple of {span} bytes"
+        shift: Value | None = getattr(op, "shift", None)
+        if shift is not None and divisors[shift] % span:
+            yield op, f"shift={shift} is not known to be a multiple of {span} bytes"
 
 
 def vectors_are_aligned_columns(kernel: Kernel) -> Iterator[Problem]:
     made, divisors = kernel.definers, divisors_of(kernel)
-    for op in kernel.of(ops.LoadGlobal, ops.StoreGlobal):
-        if op.vector > 1:
+    for op in kernel.having("vector"):
+        if isinstance(op, ops.ByElements) and op.vector > 1:
             last = op.index[-1].type if op.index else None
             held = last.lanes.vector if isinstance(last, Fragment) and not last.lanes.striped else 1
             if held % op.vector or _columns(op.index[-1]) % op.vector:
