@@ -1,14 +1,11 @@
 """A SCHEDULED kernel as LLVM IR text; the same kernel gives the same text."""
 
-from collections import Counter
-from collections.abc import Mapping
-
 from wsdsl.artifact import signature as s
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.emission_context import Context, Threads
 from wsdsl.codegen.fragment_registers import from_floats
 from wsdsl.codegen.launch_signature import signature
-from wsdsl.codegen.ops.wgmma import operands_before_fences
+from wsdsl.codegen.ops.wgmma import named_accumulators, operands_before_fences
 from wsdsl.codegen.region import convert_region
 from wsdsl.codegen.value_registers import Pointer, Scalar, Shape, Storage
 from wsdsl.codegen.writer import Writer
@@ -17,19 +14,9 @@ from wsdsl.gc_pause import held_back
 from wsdsl.ir.analysis.tensor_accesses import written_tensors
 from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.hardware.swizzle import PACKED_SPAN
-from wsdsl.ir.op import Kernel, Value, operands, regions, results_of
-from wsdsl.ir.ops import (
-    AllocateGlobal,
-    AsAccumulator,
-    EmptyAccumulator,
-    ForRange,
-    LaunchGrid,
-    WgmmaMmaAsync,
-    WgmmaWait,
-    ZeroUnless,
-)
-from wsdsl.ir.rewriter import yielded
-from wsdsl.ir.types import I32, Accumulator, Fragment, Tensor
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.ops import AllocateGlobal
+from wsdsl.ir.types import I32, Tensor
 
 HEADER = """\
 target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -70,8 +57,7 @@ def emit_llvm(kernel: Kernel) -> str:
         lines = f'  call void asm sideeffect "{declared}", ""() #1\n{lines}'
     size = launch.cluster
     cluster = f' "nvvm.cluster_dim"="{size},1,1"' if size > 1 else ""
-    ctas = next((op.ctas_per_sm for op in kernel.body if isinstance(op, LaunchGrid)), 1)
-    beside = f'"nvvm.minctasm"="{ctas}"'
+    beside = f'"nvvm.minctasm"="{launch.ctas_per_sm}"'
     footer = FOOTER.format(threads=launch.threads, ctas=beside, cluster=cluster)
     return (
         f"{HEADER}{structs}\n{declarations}\n\n"
@@ -167,54 +153,3 @@ def _threads(w: Writer) -> Threads:
         first_lane=w.compare("eq", lane, 0),
         first_thread=w.compare("eq", thread, 0),
     )
-
-
-# Accumulator registers that the PTX declares; LLVM does not see them.
-Firsts = Mapping[Value, Value]
-HELD = (Accumulator, Fragment)
-NONE: tuple[Firsts, Firsts] = ({}, {})
-
-
-def named_accumulators(kernel: Kernel) -> tuple[Firsts, Firsts]:
-    """By accumulator the empty one that it began as, whose registers it has; and the same by
-    fragments that only a `zero_unless` reads. None if LLVM allocates the registers.
-    """
-    uses = Counter([v for op in kernel.ops for v in operands(op) if isinstance(v.type, HELD)])
-    first: dict[Value, Value] = {}
-    read: dict[Value, Value] = {}
-    zeroed: dict[Value, Value] = {}
-    for op in kernel.ops:
-        match op:
-            case EmptyAccumulator(result=result):
-                first[result] = result
-            case WgmmaMmaAsync(result=result, acc=acc):
-                first[result] = first[acc]
-                read.clear()
-            case WgmmaWait(result=result, accumulators=accumulators):
-                read |= {v: first[acc] for v, acc in zip(result, accumulators, strict=True)}
-            case ForRange(init=init, args=args, result=result):
-                for before, *inside in zip(init, args, result, strict=True):
-                    if _is_accumulator(before):
-                        first |= dict.fromkeys(inside, first[before])
-            case ZeroUnless(x=x):
-                # Else zeros would get into what others read, or the registers are others' by now.
-                if x not in read or uses[x] > 1:
-                    return NONE
-                zeroed[x] = read[x]
-            case _ if isinstance(op, AsAccumulator) or any(map(_is_accumulator, results_of(op))):
-                return NONE
-            case _:
-                pass
-        if regions(op):
-            read.clear()
-            if any(isinstance(v.type, Fragment) for v in results_of(op)):
-                return NONE
-    for loop in kernel.of(ForRange):
-        handed = zip(loop.args, yielded(loop.body), strict=True)
-        if any(first.get(a) != first.get(b) for a, b in handed):
-            return NONE
-    return NONE if any(uses[value] > 1 for value in first) else (first, zeroed)
-
-
-def _is_accumulator(value: Value) -> bool:
-    return isinstance(value.type, Accumulator)

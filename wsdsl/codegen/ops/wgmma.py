@@ -1,7 +1,7 @@
 """wgmma: smem descriptors, operands in registers, accumulators, groups and waits."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from wsdsl.codegen.emission_context import Context
@@ -15,9 +15,10 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.smem_descriptors import START_MASK, layout_of
 from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.hardware.wgmma_shapes import k_step, sum_of
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op import Kernel, Op, Value, operands, regions, results_of
 from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.printer import IR_HINT
+from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
 
 UNDEFINED = "undef"
@@ -179,3 +180,54 @@ def operands_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
 
 def convert_as_accumulator(c: Context, op: ops.AsAccumulator) -> None:
     c.values[op.result] = c.registers(op.x)
+
+
+# Accumulator registers that the PTX declares; LLVM does not see them.
+Firsts = Mapping[Value, Value]
+HELD = (Accumulator, Fragment)
+NONE: tuple[Firsts, Firsts] = ({}, {})
+
+
+def named_accumulators(kernel: Kernel) -> tuple[Firsts, Firsts]:
+    """By accumulator the empty one that it began as, whose registers it has; and the same by
+    fragments that only a `zero_unless` reads. None if LLVM allocates the registers.
+    """
+    uses = Counter([v for op in kernel.ops for v in operands(op) if isinstance(v.type, HELD)])
+    first: dict[Value, Value] = {}
+    read: dict[Value, Value] = {}
+    zeroed: dict[Value, Value] = {}
+    for op in kernel.ops:
+        match op:
+            case ops.EmptyAccumulator(result=result):
+                first[result] = result
+            case ops.WgmmaMmaAsync(result=result, acc=acc):
+                first[result] = first[acc]
+                read.clear()
+            case ops.WgmmaWait(result=result, accumulators=accumulators):
+                read |= {v: first[acc] for v, acc in zip(result, accumulators, strict=True)}
+            case ops.ForRange(init=init, args=args, result=result):
+                for before, *inside in zip(init, args, result, strict=True):
+                    if _is_accumulator(before):
+                        first |= dict.fromkeys(inside, first[before])
+            case ops.ZeroUnless(x=x):
+                # Else zeros would get into what others read, or the registers are others' by now.
+                if x not in read or uses[x] > 1:
+                    return NONE
+                zeroed[x] = read[x]
+            case _ if any(map(_is_accumulator, results_of(op))):
+                return NONE
+            case _:
+                pass
+        if regions(op):
+            read.clear()
+            if any(isinstance(v.type, Fragment) for v in results_of(op)):
+                return NONE
+    for loop in kernel.of(ops.ForRange):
+        handed = zip(loop.args, yielded(loop.body), strict=True)
+        if any(first.get(a) != first.get(b) for a, b in handed):
+            return NONE
+    return NONE if any(uses[value] > 1 for value in first) else (first, zeroed)
+
+
+def _is_accumulator(value: Value) -> bool:
+    return isinstance(value.type, Accumulator)
