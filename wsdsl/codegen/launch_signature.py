@@ -56,7 +56,7 @@ def signature(kernel: Kernel) -> Signature:
     return Signature(
         name=kernel.name,
         arguments=(*maps, *pointers, *scalars, *(SizeArgument(d) for d in sizes), *narrow),
-        threads=sum(128 * op.num_warpgroups for op in kernel.of(ops.Partition)),
+        threads=128 * ops.num_warpgroups(kernel),
         smem_bytes=max([own.stop for _, own in kernel.allocations], default=0),
         tiles=grid.tiles,
         scheduler=grid.scheduler,

@@ -254,7 +254,7 @@ class Fragment:
     rows is 64, or 1 when the value is the same in every row; so are columns. Warp w has rows
     16w to 16w + 15, and its `lanes` share them. By those of a wgmma accumulator lane l has rows
     16w + l/4 and 16w + l/4 + 8, of them columns 8j + 2(l%4) and the one after. In the layout of a
-    wgmma's left operand, which `convert_layout` makes, it holds as many columns as fill a register:
+    wgmma's left operand, to which an op converts it, it holds as many columns as fill a register:
     of 16 bits the same two, of 8 bits 16j + 4(l%4) and the three after. By other lanes fragments
     are held that no product makes or takes, since whole vectors are what memory wants; they may
     have fewer rows, a power of two.
@@ -283,7 +283,7 @@ class Fragment:
 @ir_type("acc<{type.dtype}[{type.rows}x{type.columns}]>")
 class Accumulator:
     """A fragment that wgmma, or a load from tensor memory, may still be writing; only `wgmma` and
-    `wgmma_wait`, or `tcgen05_wait_ld`, may take it.
+    the wait for it may take it.
     """
 
     dtype: DType

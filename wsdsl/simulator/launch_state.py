@@ -129,7 +129,7 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
     smem_bytes = max([own.stop for _, own in kernel.allocations], default=0)
     _check_placement(kernel, smem_bytes)
     partitions = tuple(kernel.of(ops.Partition))
-    entry = kernel.target.entry_registers(max(1, sum(p.num_warpgroups for p in partitions)))
+    entry = kernel.target.entry_registers(max(1, ops.num_warpgroups(kernel)))
     num_ctas, cluster, together = _grid(kernel, arguments, num_sms)
     synchronizers = {getattr(e, "on", "") for _, effects in kernel.effects for e in effects}
     have_flags = "semaphore" in synchronizers

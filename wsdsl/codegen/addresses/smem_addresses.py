@@ -5,16 +5,16 @@ from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.value_registers import Scalar, SharedAt
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.op import Value
-from wsdsl.ir.ops import AllocateMbarriers, AllocateShared, Tcgen05Alloc
+from wsdsl.ir.op import Op, Value
 from wsdsl.ir.printer import IR_HINT
 
 
-def placed(op: AllocateMbarriers | AllocateShared | Tcgen05Alloc) -> int:
-    if op.offset < 0:
-        label = "tensor memory" if isinstance(op, Tcgen05Alloc) else op.label
+def placed(op: Op) -> int:
+    offset: int = getattr(op, "offset", -1)
+    if offset < 0:
+        label = getattr(op, "label", "tensor memory")
         raise CompileError(f"WS0605 `{label}` has no offset", op.loc, IR_HINT)
-    return op.offset
+    return offset
 
 
 def item_at(c: Context, shared: Value, state: Value) -> At:

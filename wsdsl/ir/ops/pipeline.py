@@ -92,6 +92,11 @@ class Partition(Op):
         return max(1, self.num_warpgroups)
 
 
+def num_warpgroups(kernel: Kernel) -> int:
+    """Return the number of warpgroups of a CTA."""
+    return sum(p.num_warpgroups for p in kernel.of(Partition))
+
+
 def with_partitions(
     kernel: Kernel, change: Callable[[Partition], Partition], role: str = ""
 ) -> Kernel:

@@ -22,7 +22,7 @@ DYNAMIC = "dynamic"
 
 def claims_match_grid(kernel: Kernel) -> Iterator[Problem]:
     """Claims need a dynamic grid, on a GPU with cluster launch control."""
-    grid = next((op for op in kernel.body if isinstance(op, ops.LaunchGrid)), None)
+    grid = ops.grid_of(kernel)
     claims = kernel.of(ops.ClcTryCancel)
     loops = [op for op in kernel.having("claimed") if getattr(op, "claimed", False)]
     if grid is not None and grid.scheduler == DYNAMIC:

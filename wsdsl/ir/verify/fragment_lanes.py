@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Problem, operands, results_of
+from wsdsl.ir.op import Kernel, Problem, operands, regions, results_of
+from wsdsl.ir.ops import ReducePartials, StorePartials, Yield
 from wsdsl.ir.types import ACCUMULATOR, THREADS, Fragment
 
 
@@ -17,7 +17,7 @@ def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
         types = [v.type for v in (*operands(op), *results_of(op))]
         kinds = [kind for kind in types if isinstance(kind, Fragment)]
         held = {kind.lanes for kind in kinds}
-        if len(held) > 1 and not isinstance(op, ops.If | ops.Yield | ops.ForRange):
+        if len(held) > 1 and not (regions(op) or isinstance(op, Yield)):
             yield op, "the fragments have several lane layouts"
         for lanes in held - {ACCUMULATOR}:
             vector, across, _, tall = lanes
@@ -31,7 +31,7 @@ def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"lanes {vector}x{across}: the fragment has fewer rows than lanes share"
             elif tall > 1 and any(lanes.warps > 1 or lanes.held(rows) % tall for rows in high):
                 yield op, f"lanes {vector}x{across}: no thread has {tall} adjacent rows"
-            elif tall > 1 and isinstance(op, ops.StorePartials | ops.ReducePartials):
+            elif tall > 1 and isinstance(op, StorePartials | ReducePartials):
                 yield op, "partials need lanes that have one row each (tall = 1)"
             elif any(kind.columns > 1 and kind.columns % lanes.columns for kind in own):
                 yield op, f"lanes {vector}x{across} need a multiple of {lanes.columns} columns"

@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
+from wsdsl.ir.effects import Arrive
 from wsdsl.ir.op import Kernel, Op, Problem, Region, regions
-from wsdsl.ir.ops import Constant, LaunchNarrowing, Map, SmemDescriptor, WgmmaCommit, WgmmaMmaAsync
-
-BETWEEN = (WgmmaMmaAsync, SmemDescriptor, Constant, Map)
-"""Ops without effects, which may be between the MMAs of a group."""
+from wsdsl.ir.ops import LaunchNarrowing, WgmmaMmaAsync
 
 
 def launches_have_one_width(kernel: Kernel) -> Iterator[Problem]:
@@ -38,9 +36,9 @@ def groups_have_one_width(kernel: Kernel) -> Iterator[Problem]:
                 open = op
             elif open is not None and isinstance(op, WgmmaMmaAsync):
                 yield op, "MMAs of a group must all have `narrower`, or none"
-            elif isinstance(op, WgmmaCommit):
+            elif Arrive("wgmma") in op.effects(kernel.definers):
                 open = None
-            elif open is not None and not isinstance(op, BETWEEN):
+            elif open is not None and not (op.pure or isinstance(op, WgmmaMmaAsync)):
                 yield open, "a narrowed group must be committed directly after its MMAs"
                 open = None
             for inner in regions(op):

@@ -19,7 +19,7 @@ from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, operands, regions, walk
 from wsdsl.ir.op_fields import op_name
-from wsdsl.ir.ops import ForWork, LaunchGrid
+from wsdsl.ir.ops import ForWork, grid_of
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis, Tile
 
@@ -127,7 +127,7 @@ def _walked(op: ops.ForTiles | ForWork) -> list[tuple[str, int]]:
 
 
 def overlapping_grids_only_write(kernel: Kernel) -> Iterator[Problem]:
-    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    grid = grid_of(kernel)
     if grid is None or not grid.overlapping:
         return
     cut = tile_scheduler(grid.scheduler, grid.splits).splits_tiles

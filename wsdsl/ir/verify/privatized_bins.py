@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.op import Kernel, Problem, Value, operands, walk
-from wsdsl.ir.ops import AddBins, ClearBins, Partition, StoreBins
-
-COUNTING = (ClearBins, AddBins, StoreBins)
+from wsdsl.ir.ops import Bins, Partition
 
 
 def bins_have_one_layout(kernel: Kernel) -> Iterator[Problem]:
-    ops = kernel.of(*COUNTING)
+    ops = [op for op in kernel.ops if isinstance(op, Bins)]
     if not ops:
         return
     of_item = dict[Value, tuple[object, ...]]()
@@ -20,7 +18,7 @@ def bins_have_one_layout(kernel: Kernel) -> Iterator[Problem]:
         layout = op.tensor, op.extents, op.copies
         if of_item.setdefault(op.shared, layout) != layout:
             yield op, "other ops use these counters with another tensor, extents or copies"
-    for op in (op for op in kernel.ops if not isinstance(op, COUNTING)):
+    for op in (op for op in kernel.ops if not isinstance(op, Bins)):
         if of_item.keys() & {*operands(op)}:
             yield op, "only ops of counters can access counters"
     counted = {op.tensor.name for op in ops}
@@ -29,5 +27,6 @@ def bins_have_one_layout(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"{touch.tensor} is counted in SMEM: until the CTA ends, only adds are legal"
     for partition in kernel.of(Partition):
         for op in walk(partition.body):
-            if isinstance(op, ClearBins | StoreBins) and op.by != partition.num_warpgroups:
-                yield op, f"by={op.by}: the partition has {partition.num_warpgroups} warpgroups"
+            by = getattr(op, "by", None) if isinstance(op, Bins) else None
+            if by not in (None, partition.num_warpgroups):
+                yield op, f"by={by}: the partition has {partition.num_warpgroups} warpgroups"

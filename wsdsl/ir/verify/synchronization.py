@@ -29,8 +29,7 @@ def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
 
 def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
     """Barrier 0 is that of sync_cta; all ops of another barrier must expect as many warpgroups."""
-    partitions = [op for op in kernel.body if isinstance(op, Partition)]
-    groups = sum(p.num_warpgroups for p in partitions)
+    groups = ops.num_warpgroups(kernel)
     expected: dict[int, int] = {}
     for op in (op for op in kernel.ops if isinstance(op, NamedBarrier)):
         if op.num_warpgroups > groups:
@@ -139,7 +138,7 @@ def items_are_aligned(kernel: Kernel) -> Iterator[Problem]:
 def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
     """Some warpgroups acquire the registers that others release; each partition does so once."""
     partitions = [op for op in kernel.body if isinstance(op, Partition) and op.num_warpgroups]
-    groups = sum(p.num_warpgroups for p in partitions)
+    groups = ops.num_warpgroups(kernel)
     sets = [[op for op in walk(p.body) if isinstance(op, ops.Setmaxnreg)] for p in partitions]
     if not any(sets):
         for p in partitions:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from wsdsl.ir.op import Kernel, Problem, Value, operands
-from wsdsl.ir.ops import AllocateGlobal, Iota, LaunchGrid, Load, LoadGlobal, Store, StoreGlobal
+from wsdsl.ir.op import Kernel, Problem, Value, operands, operands_in, results_of
+from wsdsl.ir.ops import AllocateGlobal, ByElements, Iota, LaunchGrid, Load, Store, grid_of
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Fragment, Tensor
 
@@ -17,7 +17,7 @@ def cuts_tiles(op: LaunchGrid) -> bool:
 
 def workspace_has_slots(kernel: Kernel) -> Iterator[Problem]:
     """Only their first dimension is as long as the number of the grid's workspace entries."""
-    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    grid = grid_of(kernel)
     tensors = [v.type for v in kernel.params]
     tensors += [op.result.type for op in kernel.of(AllocateGlobal)]
     used = Counter(d for kind in tensors if isinstance(kind, Tensor) for d in kind.dims)
@@ -57,15 +57,11 @@ def fragments_are_whole_blocks(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.ops:
         if not any(v in lent for v in operands(op)):
             continue
-        match op:
-            case Load() | Store():
-                pass  # Of tiles; their fragments are known after lowering.
-            case LoadGlobal() if _in_blocks(kernel, op.index, op.result):
-                pass
-            case StoreGlobal() if _in_blocks(kernel, op.index, op.value):
-                pass
-            case _:
-                yield op, "a workspace of fragments is accessed in blocks of 64 x 8 only"
+        # Fragments of tiles are known after lowering.
+        held = (*results_of(op), *operands_in(op, ("value",) if hasattr(op, "value") else ()))
+        in_blocks = isinstance(op, ByElements) and _in_blocks(kernel, op.index, held[0])
+        if not in_blocks and not isinstance(op, Load | Store):
+            yield op, "a workspace of fragments is accessed in blocks of 64 x 8 only"
 
 
 def _in_blocks(kernel: Kernel, index: tuple[Value, ...], held: Value) -> bool:
