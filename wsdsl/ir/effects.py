@@ -70,7 +70,8 @@ class Access:
 @record
 class Arrive:
     """`count` arrivals (of each of `threads`) on item `item` of `of`, and `tx` bytes that are
-    expected (or, below 0, have been written). `numbers` are those of named barriers.
+    expected (or, below 0, have been written). `numbers` are those of named barriers. An
+    `asynchronous` arrival follows the completion of the MMAs that the thread has issued.
     """
 
     on: Synchronizer
@@ -84,17 +85,21 @@ class Arrive:
     multicast: Value | None = None
     ctas: int = 1
     numbers: range = range(0)
+    asynchronous: bool = False
 
 
 @record
 class Wait:
-    """Wait for item `item` of `of`; of asynchronous groups until `pending` are in flight."""
+    """Wait for item `item` of `of`; of asynchronous groups until `pending` are in flight, or with
+    `read` have not read SMEM.
+    """
 
     on: Synchronizer
     of: Value | None = None
     item: Value | None = None
     threads: Threads = "all"
     pending: int = 0
+    read: bool = False
     numbers: range = range(0)
 
 

@@ -1,14 +1,15 @@
 """Describe how the tensors of a SCHEDULED kernel move between GMEM, SMEM and registers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from wsdsl.ir import ops
 from wsdsl.ir.analysis.scale_factor_indices import unaligned_scales
 from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.hardware.block_scale_factors import WARP_ROWS, WORD, scale_columns
 from wsdsl.ir.hardware.scale_factor_atoms import BYTES, ROWS
-from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import Bins, StoreScaleFactors, Tcgen05Cp
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.ops import Bins
+from wsdsl.report.timed.cycle_costs import op_effects
 
 BY_THREADS = "TMA needs strides and addresses that are multiples of 16 bytes"
 
@@ -42,20 +43,24 @@ def scale_moves(kernel: Kernel) -> Iterator[str]:
             f"{name}: threads load it and apply the scale factors ({BY_THREADS}), which is slow. "
             "hint: pad its rows (`[:, :n]` of a wider array): the tensor cores apply these scales"
         )
-    maps = {op.result: op for op in kernel.of(ops.MakeTensorMap)}
-    names = {(op.shared, op.offset): maps[op.map].tensor.name for op in kernel.of(ops.TmaLoad)}
-    for op in kernel.of(StoreScaleFactors):
+    found = ((op, op_effects(op, kernel.definers).accesses) for op in kernel.ops)
+    accesses: dict[Any, Any] = {op: own for op, own in found if "smem" in own}
+    tensors = {_source(own): own["gmem"].of.name for own in accesses.values() if "gmem" in own}
+    for op in (op for op in accesses if "tmem" in accesses[op] and hasattr(op, "words")):
+        (span,), name = accesses[op]["smem"].spans[0], tensors[_source(accesses[op])]
+        copied = f"{scale_columns(op.rows, op.words)} TMEM columns by tcgen05.cp"
+        if accesses[op]["smem"].asynchronous:
+            yield f"{name}: {span.size} bytes of atoms per k-tile, to {copied}"
+            continue
         useful, atoms = WORD * op.words * op.rows, BYTES * -(-op.rows // ROWS) * op.words
         columns = op.words * -(-op.rows // WARP_ROWS)
-        copied = f"{scale_columns(op.rows, op.words)} TMEM columns by tcgen05.cp"
         other = copied if op.atoms else f"as atoms: {atoms} bytes, {copied}"
         yield (
-            f"{names[op.shared, op.offset]}: {op.bytes} bytes to SMEM per k-tile, {useful} of them "
+            f"{name}: {span.size} bytes to SMEM per k-tile, {useful} of them "
             f"useful; threads store them to {columns} TMEM columns ({other})"
         )
-    for op in kernel.of(Tcgen05Cp):
-        copied = BYTES * (op.rows // ROWS) * op.words
-        yield (
-            f"{names[op.shared, op.offset]}: {copied} bytes of atoms per k-tile, to "
-            f"{scale_columns(op.rows, op.words)} TMEM columns by tcgen05.cp"
-        )
+
+
+def _source(accesses: Mapping[str, Any]) -> tuple[Value, int]:
+    """Return the item of SMEM that an op accesses, and the first byte of it."""
+    return accesses["smem"].of, accesses["smem"].spans[0][0].start

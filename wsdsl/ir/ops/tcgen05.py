@@ -48,7 +48,7 @@ from wsdsl.ir.op import (
     Value,
     op_class,
 )
-from wsdsl.ir.ops.wgmma import SmemDescriptor
+from wsdsl.ir.ops.wgmma import Mma, SmemDescriptor
 from wsdsl.ir.types import (
     ACCUMULATOR,
     DTYPES,
@@ -124,7 +124,7 @@ class TmemColumns(OneResult):
     was="tensor_product",
     ranges=dict(rows=one_of(64, 128), columns=between(8, 256, 8)),
 )
-class Tcgen05Mma(Op):
+class Tcgen05Mma(Mma, Op):
     """Start d = a · b + (d if `accumulate` else 0) on `rows` x `columns` x `k` (tcgen05.mma), where
     d lies in item `state.stage` of `sums`, from its column `column` on: an element a cell, sums of
     floats as f32, of integers as i32. `rows` is 128, row m in lane m, or 64, row m in lane
@@ -164,10 +164,6 @@ class Tcgen05Mma(Op):
     block: int = 0
     scale_dtype: str = ""
     cta_group: int = 1
-
-    @property
-    def dtypes(self) -> tuple[str, str]:
-        return self.dtype, self.b_dtype or self.dtype
 
     @property
     def a_columns(self) -> int:
@@ -277,7 +273,8 @@ class Tcgen05Commit(Op):
     cta_group: int = 1
 
     def effects(self, made: Makers) -> Effects:
-        yield Arrive("mbarrier", self.barriers, self.state, threads="one", multicast=self.multicast)
+        where = "mbarrier", self.barriers, self.state
+        yield Arrive(*where, threads="one", multicast=self.multicast, asynchronous=True)
 
 
 @op_class(SCHEDULED, "warpgroup", was="tensor_load", ranges=HALF)

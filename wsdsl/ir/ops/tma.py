@@ -269,7 +269,7 @@ class TmaStoreWait(Op):
     read: bool = True
 
     def effects(self, made: Makers) -> Effects:
-        yield Wait("bulk", threads="warps", pending=self.pending)
+        yield Wait("bulk", threads="warps", pending=self.pending, read=self.read)
 
 
 @op_class(SCHEDULED, "one")

@@ -81,13 +81,30 @@ class WgmmaFence(Op):
         yield Fence("wgmma")
 
 
+class Mma:
+    """Base of matrix multiply-accumulate ops, which run after they are issued."""
+
+    dtype: str
+    b_dtype: str
+    columns: int
+
+    @property
+    def dtypes(self) -> tuple[str, str]:
+        return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of b, where all launches have as many."""
+        return self.columns
+
+
 @op_class(
     SCHEDULED,
     "warpgroup",
     ranges=dict(widths=between(1, 8), columns=between(0, 256, 8)),
     was="wgmma",
 )
-class WgmmaMmaAsync(OneResult):
+class WgmmaMmaAsync(Mma, OneResult):
     """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, as wgmma instructions that
     take 32 bytes of each operand's line: `k` is a multiple of 16 for f16 and bf16, of 8 for tf32,
     of 32 for f8e4m3, f8e5m2, i8 and u8. `dtype` is that of the operands; `b_dtype` is b's, if it is
@@ -116,12 +133,7 @@ class WgmmaMmaAsync(OneResult):
     b_k_major: bool = True
 
     @property
-    def dtypes(self) -> tuple[str, str]:
-        return self.dtype, self.b_dtype or self.dtype
-
-    @property
     def num_columns(self) -> int:
-        """That it multiplies, where all launches have as many."""
         return self.columns or self.acc.type_as(Accumulator).columns
 
     def effects(self, made: Makers) -> Effects:

@@ -8,7 +8,7 @@ from typing import cast
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
-from wsdsl.report.timed.op_costs import EFFECTS
+from wsdsl.report.timed.op_costs import perform
 from wsdsl.report.timed.sm import Agent, Facts, Sm, Steps
 from wsdsl.report.timed.units import Channel
 from wsdsl.simulator.cta import Residents
@@ -91,10 +91,10 @@ class Run:
             rank = wg.cta.rank
             if rank == len(cluster):
                 Sm(self.wake, self.facts, cluster, beside[rank] if beside else None)
-            agent = Agent(wg, cluster[rank], now)
+            agent = Agent(wg, cluster[rank], now, perform)
             wg.values.update(self.arguments.scalars)
             agent.sm.agents.append(agent)
-            self.steps[agent] = agent.run(self.kernel.body, EFFECTS)
+            self.steps[agent] = agent.run(self.kernel.body)
             self._push(agent)
         return cluster
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from wsdsl.ir.effects import Access, Arrive, Wait
 from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS
-from wsdsl.ir.types import Fragment, Type
+from wsdsl.ir.op import Makers, Op
+from wsdsl.ir.ops import Map
+from wsdsl.ir.types import BOOL, I32, Fragment, Type
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers
 from wsdsl.lowering.cost_model.predict import Prediction, astray
 from wsdsl.lowering.cost_model.speeds import (
@@ -16,6 +20,7 @@ from wsdsl.lowering.cost_model.speeds import (
     pace_of,
     power,
 )
+from wsdsl.lowering.instruction_counts import per_element
 from wsdsl.rates import Rates
 from wsdsl.record import record
 from wsdsl.schedule import Schedule
@@ -35,11 +40,11 @@ class Speeds:
     load: float
     memory: float
     """DRAM time per byte that is loaded or stored, averaged over hits in L2."""
-    thread_load: float
+    direct_load: float
     store: float
     beside: float
     """Slowdown of stores concurrent with another warpgroup's MMAs."""
-    thread_store: float
+    workspace_store: float
     send: float
     shared: float
     instruction: float
@@ -72,10 +77,10 @@ class Speeds:
             power=power(rates, asked.bytes_per_cycle) * pace,
             load=longer / (prediction.gain * l2_bytes(rates, busy)),
             memory=prediction.memory / max(1.0, moved * prediction.rounds),
-            thread_load=crowded / rates.l2_load_bytes,
+            direct_load=crowded / rates.l2_load_bytes,
             store=crowded / rates.l2_tma_store_bytes,
             beside=2.0 if num_pingpong_consumers(schedule) > 1 else 1.0,
-            thread_store=1 / rates.l2_store_bytes,
+            workspace_store=1 / rates.l2_store_bytes,
             send=2 / rates.cluster_send_bytes,
             shared=pace / rates.smem_read_bytes,
             instruction=pace / issued,
@@ -92,9 +97,24 @@ class Speeds:
         return steps * each * self.power
 
 
+class OpEffects(NamedTuple):
+    """Instructions of an op, its first access to each memory space, its arrivals and waits."""
+
+    instructions: float
+    accesses: Mapping[str, Access]
+    events: Sequence[Arrive | Wait]
+
+
+def op_effects(op: Op, made: Makers) -> OpEffects:
+    effects = [*op.effects(made)]
+    accesses = {e.space: e for e in reversed(effects) if isinstance(e, Access)}
+    events = [e for e in effects if isinstance(e, Arrive | Wait)]
+    each, kind = per_element(op) or (0.0, None)
+    # Integers and conditions are addresses and masks.
+    if not isinstance(kind, Fragment) or (isinstance(op, Map) and kind.dtype in (I32, BOOL)):
+        return OpEffects(0.0, accesses, events)
+    return OpEffects(each * (kind.rows * kind.columns), accesses, events)
+
+
 def num_bytes(kind: Type) -> float:
-    return elements(kind) * kind.dtype.bits / 8 if isinstance(kind, Fragment) else 0.0
-
-
-def elements(kind: Type) -> int:
-    return kind.rows * kind.columns if isinstance(kind, Fragment) else 0
+    return kind.rows * kind.columns * kind.dtype.bits / 8 if isinstance(kind, Fragment) else 0.0

@@ -1,63 +1,66 @@
 """Names of barriers: the tensors in a pipeline, and the phase that is waited for."""
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Value, walk
-from wsdsl.ir.ops import (
-    AllocateMbarriers,
-    ClcTryCancel,
-    MbarrierArrive,
-    Partition,
-    Tcgen05Commit,
-    Tcgen05St,
-)
+from wsdsl.ir.effects import Access, Arrive
+from wsdsl.ir.op import Kernel, Op, Value, operands, walk
+from wsdsl.ir.ops import Partition
+from wsdsl.ir.types import Fragment, State
+from wsdsl.report.timed.cycle_costs import OpEffects
 
 FULL, EMPTY = "full", "empty"
 
 
-def edge_names(kernel: Kernel) -> dict[str, str]:
+def edge_names(kernel: Kernel, effects: Mapping[int, OpEffects]) -> dict[str, str]:
     """By the name of a value that is barriers: "pipeline of A, B (full)"."""
-    made = kernel.definers
+    made: Any = kernel.definers
     brought: dict[str, dict[str, None]] = defaultdict(dict)
-
-    def number(value: Value) -> str:
-        """The number in a pipeline's labels of barriers and stages: full_1, empty_1, slots_1."""
-        op = made.get(value)
-        label = op.label if isinstance(op, (AllocateMbarriers, ops.AllocateShared)) else value.name
-        return label.rpartition("_")[2] if label.rpartition("_")[2].isdigit() else ""
-
+    scaling = {id(op) for p in kernel.of(Partition) if p.role == "scale" for op in walk(p.body)}
     for op in kernel.ops:
-        match op:
-            case ops.TmaLoad(map=map, barriers=barriers):
-                source = made[map]
-                assert isinstance(source, ops.MakeTensorMap)
-                brought[number(barriers)][source.tensor.name] = None
-            case ops.ThreadLoad(tensor=tensor, shared=shared):
-                brought[number(shared)][tensor.name] = None
-            case ops.StoreShared(shared=shared, state=state) if state is not None:
-                brought[number(shared)]["transformed operands"] = None
-            case Tcgen05St(columns=columns):
-                brought[number(columns)]["transformed operands"] = None
-            case ClcTryCancel(barriers=barriers):
-                brought[number(barriers)]["the next tile"] = None
-            case Tcgen05Commit(barriers=barriers):
-                # Commits to empty barriers release a stage of another pipeline.
-                if barriers.name.startswith(FULL):
-                    brought[number(barriers)]["accumulators"] = None
-            case Partition(role="scale"):
-                own = (o.barriers for o in walk(op.body) if isinstance(o, MbarrierArrive))
-                for barriers in own:
-                    if barriers.name.startswith(FULL):
-                        brought[number(barriers)]["scale factors"] = None
-            case ops.SendFragment(shared=shared):
-                brought[number(shared)]["accumulators of the cluster"] = None
-            case _:
-                pass
+        for value, name in _brought(op, effects[id(op)], id(op) in scaling):
+            brought[_number(made[value].label)][name] = None
     found: dict[str, str] = {}
-    for op in kernel.ops:
-        if isinstance(op, AllocateMbarriers):
-            side = next((s for s in (FULL, EMPTY) if op.label.startswith(s)), op.label)
-            what = ", ".join(brought[number(op.result)])
-            found[op.result.name] = f"pipeline of {what} ({side})" if what else op.label
+    barriers: Any = kernel.having("arrivals")
+    for op in barriers:
+        side = next((s for s in (FULL, EMPTY) if op.label.startswith(s)), op.label)
+        what = ", ".join(brought[_number(op.label)])
+        found[op.result.name] = f"pipeline of {what} ({side})" if what else op.label
     return found
+
+
+def _brought(op: Op, effects: OpEffects, scales: bool) -> Iterator[tuple[Value | None, str]]:
+    """Yield the stages, or the barriers, to which an op brings data, and the data's name."""
+    arrival = next((e for e in effects.events if isinstance(e, Arrive)), Arrive("grid"))
+    has_fragments = any(isinstance(v.type, Fragment) for v in operands(op))
+    match effects.accesses.get("smem"), effects.accesses.get("gmem"):
+        case Access(kind="write", of=stages), Access(kind="read", of=Value(name=name)):
+            yield arrival.of or stages, name
+        case Access(kind="write", asynchronous=True), None:
+            yield arrival.of, "the next tile"
+        case Access(kind="write", cta=Value()), None:
+            yield arrival.of, "accumulators of the cluster"
+        case Access(kind="write", of=stages, item=Value(type=State()), ctas=1), None if (
+            has_fragments
+        ):
+            yield stages, "transformed operands"
+        case _:
+            pass
+    match effects.accesses.get("tmem"):
+        case Access(kind="write", of=stages) if has_fragments:
+            yield stages, "transformed operands"
+        case _:
+            pass
+    # Arrivals at empty barriers release a stage of another pipeline.
+    if arrival.on == "mbarrier" and arrival.of and arrival.of.name.startswith(FULL):
+        if arrival.asynchronous:
+            yield arrival.of, "accumulators"
+        elif scales:
+            yield arrival.of, "scale factors"
+
+
+def _number(label: str) -> str:
+    """Return the number in a pipeline's labels of barriers and stages: full_1, empty_1, slots_1."""
+    number = label.rpartition("_")[2]
+    return number if number.isdigit() else ""

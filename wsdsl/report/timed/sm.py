@@ -7,24 +7,25 @@ fragment is the time from which on it is there.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, cast
 
-from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
-from wsdsl.ir.ops import AllocateGlobal, LoadGlobal, MakeTensorMap, Partition
-from wsdsl.ir.types import Accumulator, Fragment, Tensor
-from wsdsl.report.timed.cycle_costs import Speeds
+from wsdsl.ir.op import Kernel, Op, Region, Value, by_op, operands, results_of
+from wsdsl.ir.ops import AllocateGlobal
+from wsdsl.ir.rewriter import yielded
+from wsdsl.ir.types import Accumulator, Fragment
+from wsdsl.report.timed.cycle_costs import OpEffects, Speeds, op_effects
 from wsdsl.report.timed.pipeline_edges import edge_names
 from wsdsl.report.timed.units import Barrier, Channel, Flag, Kind, Meeting, Span, Unit
+from wsdsl.simulator.ops import control, pipeline
 from wsdsl.simulator.warpgroup import Warpgroup
 from wsdsl.simulator.warpgroup_steps import VALUES, assign
 
 Steps = Generator[Channel | None, None, Any]
 """None offers a switch to who is behind, a channel is waited for."""
-Effect = Callable[["Agent", Any], Steps | None]
+Perform = Callable[["Agent", Op, OpEffects], Steps]
+CONTROL = by_op(control, pipeline, prefix="run_")
 Ready = Callable[[], float | None]
 
 
@@ -37,14 +38,10 @@ class Facts:
         """Tiles of the cluster's CLC responses, in order."""
         self.flags = defaultdict[tuple[str, tuple[int, ...]], Flag](Flag)
         """By tensor and index."""
-        self.edges, self.definers = edge_names(kernel), kernel.definers
+        self.effects = {id(op): op_effects(op, kernel.definers) for op in kernel.ops}
+        self.edges = edge_names(kernel, self.effects)
+        self.barriers: Sequence[Any] = kernel.having("arrivals")
         self.workspace = {op.result.name for op in kernel.of(AllocateGlobal)}
-        self.boxes: dict[str, tuple[float, str]] = {}
-        """Bytes of a box, and the tensor."""
-        for op in kernel.ops:
-            if isinstance(op, MakeTensorMap) and isinstance(op.tensor.type, Tensor):
-                moved = math.prod(op.box) * op.tensor.type.dtype.bits / 8
-                self.boxes[op.result.name] = moved, op.tensor.name
 
 
 UNITS = (
@@ -67,15 +64,17 @@ class Sm:
     ) -> None:
         """`wake` schedules the agents that wait for a channel."""
         self.wake, self.speeds, self.edges = wake, facts.speeds, facts.edges
-        self.definers = facts.definers
+        self.effects, self.workspace = facts.effects, facts.workspace
         self.claimed, self.flags = facts.claimed, facts.flags
-        self.boxes, self.workspace = facts.boxes, facts.workspace
         self.cluster = cluster
         cluster.append(self)
         self.units = beside.units if beside else {name: Unit() for name in UNITS}
         self.tensor, self.instructions, self.shared, self.loads, *rest = self.units.values()
         self.thread_loads, self.memory, self.stores, self.exchange = rest
-        self.barriers: dict[str, list[Barrier]] = {}
+        self.barriers = {
+            op.result.name: [Barrier(op.arrivals) for _ in range(op.result.type.num)]
+            for op in facts.barriers
+        }
         self.meeting, self.cluster_meeting = Meeting(), Meeting()
         self.named: dict[int, Meeting] = defaultdict(Meeting)
         self.agents: list[Agent] = []
@@ -97,14 +96,19 @@ class Sm:
 class Agent:
     """`wg` holds its scalars; `now` is its clock."""
 
-    def __init__(self, wg: Warpgroup, sm: Sm, now: float) -> None:
-        self.wg, self.sm, self.now = wg, sm, now
+    def __init__(self, wg: Warpgroup, sm: Sm, now: float, perform: Perform) -> None:
+        self.wg, self.sm, self.now, self.perform = wg, sm, now, perform
+        wg.run, wg.registers = cast(Any, self.run), wg.partition.registers
         self.spans: list[Span] = []
+        self.iterations: list[tuple[str, int]] = []
         self.begun = now
-        """The iteration that it is in."""
-        self.products: list[float] = []
-        """When the wgmmas since the last commit are complete."""
-        self.groups: list[float] = []
+        """The iteration that it is in, of each loop, and when the last one began."""
+        self.issued = {"MMA": (0.0, 0.0), "stores": (0.0, 0.0)}
+        """When all that it has issued have read SMEM, and are complete."""
+        self.groups = defaultdict[str, list[tuple[float, float]]](list)
+        """The same of those up to each commit."""
+        self.met = Meeting(), 0
+        """The last barrier at which it arrived, and the round."""
         self.decodes = False
         """Whether it has read a pipeline stage since, to transform an operand."""
         self.loading = Unit()
@@ -113,9 +117,6 @@ class Agent:
         """Its path to memory, where its stores overlap another warpgroup's MMAs."""
         self.answers = 0
         """That it has read."""
-        self.stores: list[tuple[float, float]] = []
-        """When those since the last commit have read SMEM, and have written."""
-        self.store_groups: list[tuple[float, float]] = []
 
     @property
     def name(self) -> str:
@@ -140,66 +141,33 @@ class Agent:
             yield channel
         self.until(at + more, "wait", edge)
 
-    def come(self, meeting: Meeting, expected: int) -> int:
-        """Arrive at a barrier of `expected` agents; return its round."""
+    def come(self, meeting: Meeting, expected: int) -> None:
+        """Arrive at a barrier of `expected` agents."""
         own, over = meeting.come(self.now, expected)
+        self.met = meeting, own
         if over:
             self.sm.wake(meeting)
-        return own
 
-    def run(self, region: Region, effects: dict[type[Op], Effect]) -> Steps:
-        values = self.wg.values
+    def issue(self, kind: Kind, read: float, done: float) -> None:
+        before = self.issued[kind]
+        self.issued[kind] = max(before[0], read), max(before[1], done)
+
+    def run(self, region: Region) -> Steps:
+        loops = self.wg.loops
+        if loops and loops[-1] not in self.iterations:
+            self.iterations, self.begun = [*loops], self.now
         for op in region:
             kind = type(op)
             if kind in VALUES and not is_of_fragments(op):
                 assign(self.wg, op)
-                continue
-            if (effect := effects.get(kind)) is not None:
-                yield None
-                if (waiting := effect(self, op)) is not None:
-                    yield from waiting
-                continue
-            match op:
-                case ops.Yield():
-                    return tuple(values[v.name] for v in op.values)
-                case ops.ForRange():
-                    yield from self._loop(op, effects)
-                case ops.If():
-                    chosen = op.then if self.get(op.cond) else op.orelse
-                    self._define(op.result, (yield from self.run(chosen, effects)))
-                case ops.Elect():
-                    if self.wg.rank == 0 and (self.wg.in_partition or self.wg.index == 0):
-                        yield from self.run(op.body, effects)
-                case Partition():
-                    if self.wg.partition is op:
-                        self.wg.in_partition = True
-                        yield from self.run(op.body, effects)
-                        self.wg.in_partition = False
-                case _:
-                    self._pass(op)
-        return ()
-
-    def _define(self, results: tuple[Any, ...], held: tuple[Any, ...]) -> None:
-        for value, own in zip(results, held, strict=True):
-            self.wg.values[value.name] = own
-
-    def _loop(self, op: ops.ForRange, effects: dict[type[Op], Effect]) -> Steps:
-        values = self.wg.values
-        start, stop, step = (int(self.get(v)) for v in (op.start, op.stop, op.step))
-        carried = tuple(values[v.name] for v in op.init)
-        i = start
-        while i < stop:
-            values[op.index.name], self.begun = i, self.now
-            self._define(op.args, carried)
-            carried = yield from self.run(op.body, effects)
-            i = int(carried[-1]) if op.claimed else i + step
-        self._define(op.result, carried)
-
-    def _pass(self, op: Op) -> None:
-        """Take no time: results are ready when all operands are."""
-        there = self.ready(op)
-        for result in results_of(op):
-            self.wg.values[result.name] = there
+            elif kind in CONTROL:
+                yield from CONTROL[kind](self.wg, op) or ()
+            elif any(effects := self.sm.effects[id(op)]):
+                yield from self.perform(self, op, effects)
+            else:
+                # It takes no time: results are ready when all operands are.
+                self.wg.values |= dict.fromkeys([v.name for v in results_of(op)], self.ready(op))
+        return tuple(self.wg.values[v.name] for v in yielded(region))
 
     def ready(self, op: Op) -> float:
         """When the fragments that it takes are there."""
@@ -208,8 +176,7 @@ class Agent:
 
 
 def is_of_fragments(op: Op) -> bool:
-    kinds = (*results_of(op), *operands(op))
-    return isinstance(op, LoadGlobal) or any(is_fragment(v.type) for v in kinds)
+    return any(is_fragment(v.type) for v in (*results_of(op), *operands(op)))
 
 
 def is_fragment(kind: Any) -> bool:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from wsdsl.diagnostics import Finding, ScheduleError
-from wsdsl.ir.op import Kernel, Op, operands, results_of
-from wsdsl.ir.ops import ForRange, If, LoadGlobal
+from wsdsl.ir.op import Kernel, Op, operands, regions, results_of
+from wsdsl.ir.ops import Loop
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.cost_model.predict import Prediction
@@ -83,11 +83,11 @@ def decided_by_data(kernel: Kernel) -> Op | None:
     """A loop whose bounds come from memory, or a branch whose condition does, if there is one."""
     known: set[str] = set()
     for op in kernel.ops:
-        decides = (op.cond,) if isinstance(op, If) else ()
-        if isinstance(op, ForRange):
-            decides = op.start, op.stop, op.step
+        carried = op.init if isinstance(op, Loop) else ()
+        decides = operands(op)[: len(operands(op)) - len(carried)] if regions(op) else ()
         if any(v.name in known for v in decides):
             return op
-        if isinstance(op, LoadGlobal) or any(v.name in known for v in operands(op)):
+        loads = op.repeatable and not op.pure
+        if loads or any(v.name in known for v in operands(op)):
             known |= {v.name for v in results_of(op) if not isinstance(v.type, Fragment)}
     return None
