@@ -1,7 +1,5 @@
 """Indices of CTAs and warpgroups, and registers per thread."""
 
-from typing import Any
-
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op
 from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction
@@ -73,8 +71,8 @@ def trace_setmaxnreg(t: TraceBuilder, op: ops.Setmaxnreg, _: ThreadSet) -> None:
     t.emit(op, f"setmaxnreg.{'inc' if op.increase else 'dec'}", str(op.count))
 
 
-SPECIAL: dict[type[Op], Any] = {
+SPECIAL: dict[type[Op], str] = {
     ops.CtaIndex: "%ctaid.x", ops.NumCtas: "%nctaid.x", ops.CtaRank: "%cluster_ctarank",
     ops.ClusterIndex: "%clusterid.x", ops.NumClusters: "%nclusterid.x",
-    ops.WarpgroupIndex: ops.WarpgroupIndex,
+    ops.WarpgroupIndex: "%warpgroup",
 }  # fmt: skip

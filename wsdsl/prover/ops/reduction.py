@@ -13,7 +13,7 @@ from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
 def trace_store_partials(t: TraceBuilder, op: ops.StorePartials, who: ThreadSet) -> None:
     if op.barriers is None:
         return
-    start = t.shared[op.shared].offset + op.offset
+    start = t.definers[op.shared].offset + op.offset
     for lanes, fill in _partial_fills(op, t.places, start, who.first, who.num):
         threads = sum(who.one_in(32) << lane for lane in lanes)
         t.emit(op, "st.async", "4 bytes", threads=threads, fill=fill)

@@ -268,7 +268,7 @@ def _emit(
 ) -> None:
     """Emit an instruction on an item's columns (columns, state, first), each warp on its lanes."""
     sums, state, at = where
-    item, kind_of = t.columns[sums], sums.type_as(Columns)
+    item, kind_of = t.definers[sums], sums.type_as(Columns)
     start, half, apart = TMEM + item.first + at, getattr(op, "half", 0), getattr(op, "apart", 0)
     by_warps = threads_of(op) == "warpgroup"
     columns = [(group - who.first) * apart + (half << 20) for group in range(8)]
@@ -290,10 +290,6 @@ def trace_tcgen05_dealloc(t: TraceBuilder, op: ops.Tcgen05Dealloc, _: ThreadSet)
     columns = op.memory.type_as(TensorMemory).columns
     kind = f"{PREFIX}dealloc.cta_group::{op.cta_group}"
     _by_first_warp(t, op, (kind, str(columns), Fill(start=TMEM)))
-
-
-def trace_tmem_columns(t: TraceBuilder, op: ops.TmemColumns, _: ThreadSet) -> None:
-    t.columns[op.result] = op
 
 
 def trace_tcgen05_mma(t: TraceBuilder, op: ops.Tcgen05Mma, who: ThreadSet) -> None:
@@ -335,8 +331,9 @@ def trace_tcgen05_st(t: TraceBuilder, op: ops.Tcgen05St, who: ThreadSet) -> None
 
 
 def trace_store_scale_factors(t: TraceBuilder, op: ops.StoreScaleFactors, who: ThreadSet) -> None:
-    for columns in word_columns(op.rows, op.words):
-        t.emit(op, "ld.shared")
+    for number, columns in enumerate(word_columns(op.rows, op.words)):
+        if number:  # The first ones have been read.
+            t.emit(op, "ld.shared")
         at = op.column + columns.start
         for count in stored_at_once(len(columns)):
             _emit(t, op, who, f"st.32x32b.x{count}", (op.scales, op.state, at))
@@ -348,7 +345,7 @@ def trace_tcgen05_cp(t: TraceBuilder, op: ops.Tcgen05Cp, who: ThreadSet) -> None
     for word, atom in product(range(op.words), range(op.rows // ROWS)):
         at = op.column + scale_columns(op.rows, word) + TILE_COLUMNS * atom
         _emit(t, op, who, kind, (op.scales, op.state, at))
-        place = t.shared[op.shared].offset + op.offset + (atom * op.words + word) * BYTES
+        place = t.definers[op.shared].offset + op.offset + (atom * op.words + word) * BYTES
         of = op.shared, op.shared_state
         descriptor_event(t, op, of, BASE + place >> 4, ATOM | VERSION, (0,) * 32)
 

@@ -66,7 +66,7 @@ def trace_tma_load(t: TraceBuilder, op: ops.TmaLoad, _: ThreadSet) -> None:
 
 def trace_tma_store(t: TraceBuilder, op: ops.TmaStore, who: ThreadSet) -> None:
     kind = "TMA reduction" if op.accumulate else "TMA store"
-    rank, start = f"{len(op.coordinates)}d", t.shared[op.shared].offset
+    rank, start = f"{len(op.coordinates)}d", t.definers[op.shared].offset
     for warps, fill in _store_fills(op, t.boxes[op.map], start, t.of_warpgroups(op.item)):
         threads = sum(who.one_in(128) << 32 * warp for warp in warps)
         t.emit(op, kind, rank, threads=threads, fill=fill)

@@ -210,10 +210,6 @@ def trace_empty_accumulator(t: TraceBuilder, op: ops.EmptyAccumulator, _: Thread
     t.empty.add(op.result)
 
 
-def trace_smem_descriptor(t: TraceBuilder, op: ops.SmemDescriptor, _: ThreadSet) -> None:
-    t.operands[op.result] = op
-
-
 def trace_wgmma_mma_async(t: TraceBuilder, op: ops.WgmmaMmaAsync, _: ThreadSet) -> None:
     known = t.known.get(op.accumulate)
     if known is False and op.acc not in t.empty:

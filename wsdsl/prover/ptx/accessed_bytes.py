@@ -6,14 +6,13 @@ Indices are numbers at sample sizes, those of a fragment the first and the last 
 import re
 from collections.abc import Iterator, Sequence
 from itertools import product
-from math import prod
 from typing import Any, NamedTuple
 
-from wsdsl.ir import ops
 from wsdsl.ir.effects import Access
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
-from wsdsl.ir.op import Kernel, Makers, Op, once
-from wsdsl.ir.ops import LoadTransposed, StoreTransposed, Tcgen05Dealloc, TmemColumns
+from wsdsl.ir.hardware.tcgen05_shapes import ADDRESS_BYTES
+from wsdsl.ir.op import THREADS, Kernel, Makers, Op, once, operands, results_of
+from wsdsl.ir.types import Fragment, Shared
 from wsdsl.prover.ptx.register_slice import split_address
 from wsdsl.prover.ptx.register_values import BASE, FOLDED
 
@@ -93,71 +92,76 @@ def own_accesses(text: str) -> Iterator[Own]:
         )
 
 
-def kinds_of(op: Op, made: Makers) -> list[str]:
+def kinds_of(op: Op, made: Makers) -> dict[str, Access]:
     """Return the accesses of threads in PTX, in order. Only that of `ld.global.nc` is chosen by
     LLVM.
     """
-    spaces, found = {"smem": "shared", "gmem": "global"}, set[str]()
+    spaces, found = {"smem": "shared", "gmem": "global"}, dict[str, Access]()
     for effect in op.effects(made):
         if isinstance(effect, Access) and not effect.asynchronous and effect.cta is None:
             letters = "ld" if effect.kind in ("read", "take") else "st"
-            found.add(f"{letters}.{spaces.get(effect.space, '')}")
-    return [kind for kind in KINDS if kind in found]
+            found[f"{letters}.{spaces.get(effect.space, '')}"] = effect
+    return {kind: found[kind] for kind in KINDS if kind in found}
 
 
 @once
-def accessing(kernel: Kernel) -> dict[int, list[str]]:
-    """Return the kinds of accesses of each op that has some, by its id."""
-    kinds = ((id(op), kinds_of(op, kernel.definers)) for op in kernel.ops)
-    return {op: found for op, found in kinds if found}
+def accessing(kernel: Kernel) -> dict[int, dict[str, Access]]:
+    """Return the accesses of each op that has some, by its id."""
+    accesses = ((id(op), kinds_of(op, kernel.definers)) for op in kernel.ops)
+    return {op: found for op, found in accesses if found}
 
 
 def allowed(kernel: Kernel, op: Op, held: dict[Any, Any]) -> Iterator[Allowed]:
-    for kind in accessing(kernel).get(id(op), ()):
-        if "global" in kind:
-            yield Allowed(kind, *_of_tensor(kernel, op, held))
+    accesses = accessing(kernel).get(id(op), {})
+    for kind, access in accesses.items():
+        if access.space == "gmem":
+            yield Allowed(kind, *_of_tensor(kernel, op, access, held))
         else:
-            yield Allowed(kind, *_of_item(kernel, op, held), _moved(op))
+            yield Allowed(kind, *_of_item(kernel, access, held), _moved(op, access, len(accesses)))
 
 
-def _of_item(kernel: Kernel, op: Any, held: dict[Any, Any]) -> Bounds:
-    word = isinstance(op, TmemColumns | Tcgen05Dealloc)
-    made: Any = kernel.definers[op.memory if word else op.shared]
-    size, num = (4, 1) if word else (made.result.type.bytes, made.result.type.num)
-    names = ("shared_state", "state", "item")
-    item = held.get(next((x for name in names if (x := getattr(op, name, None))), None))
+def _of_item(kernel: Kernel, access: Access, held: dict[Any, Any]) -> Bounds:
+    assert access.of is not None
+    made: Any = kernel.definers[access.of]
+    kind = access.of.type
+    size, num = (kind.bytes, kind.num) if isinstance(kind, Shared) else (ADDRESS_BYTES, 1)
+    item = held.get(access.item)
     start = BASE + made.offset + (0 if item is None else item * size)
     return start, start + size * (num if item is None else 1)
 
 
-def _moved(op: Any) -> int:
+def _moved(op: Op, access: Access, spaces: int) -> int:
     """Threads that copy tiles move vectors of up to 16 bytes."""
-    if isinstance(op, ops.ThreadLoad | ops.ThreadStore):
-        elements = 4 * prod(op.box) if isinstance(op, ops.ThreadStore) else op.rows * op.columns
-        return elements * op.tensor.as_tensor.dtype.bits // 8 // 128 // 16 * 16
-    if type(op) not in (StoreTransposed, ops.StoreShared, LoadTransposed, ops.ReceiveFragment):
+    size = sum(span.size for warp in access.spans for span in warp)
+    if access.kind not in ("read", "write"):
         return 0
-    of = getattr(op, "parts", None) or [getattr(op, "value", None) or op.result]
-    return sum(x.type.rows * x.type.columns * x.type.dtype.bits for x in of) // 8 // 128
+    if spaces > 1:
+        return size // 128 // 16 * 16
+    values = results_of(op) if access.kind == "read" else operands(op)
+    kinds = [x.type for x in values if isinstance(x.type, Fragment) and x.type.columns > 1]
+    held = sum(x.rows * x.columns * x.dtype.bits for x in kinds) // 8
+    return held // 128 if THREADS[type(op)] == "warpgroup" and size >= held else 0
 
 
-def _of_tensor(kernel: Kernel, op: Any, held: dict[Any, Any]) -> Bounds:
+def _of_tensor(kernel: Kernel, op: Any, access: Access, held: dict[Any, Any]) -> Bounds:
     """Elements outside of the tensor are never touched."""
-    tensor, base = op.tensor.as_tensor, held["tensor", op.tensor.name]
+    assert access.of is not None
+    tensor, base = access.of.as_tensor, held["tensor", access.of.name]
     sizes: list[Any] = [held.get(("size", d)) if isinstance(d, str) else d for d in tensor.dims]
-    if None in sizes or getattr(kernel.definers.get(op.tensor), "fragments", False):
+    if None in sizes or getattr(kernel.definers.get(access.of), "fragments", False):
         return base, base + (1 << POINTER) - 1
-    at: list[Any] = [held.get(x) for x in getattr(op, "index", getattr(op, "coordinates", ()))]
+    box = getattr(op, "box", ())
+    at: list[Any] = [held.get(x) for x in (op.coordinates if box else getattr(op, "index", ()))]
     each = [(0, n - 1) for n in sizes]
-    if at and None not in at and not isinstance(op, ops.ThreadLoad):
+    if at and None not in at:
         each = [x if isinstance(x, tuple) else (x, x) for x in at]
-    if isinstance(op, ops.ThreadStore):
-        warps = (n * (4 if i == op.row_dim else 1) - 1 for i, n in enumerate(op.box))
-        each = [(x, y + n) for (x, y), n in zip(each, warps, strict=True)]
+    if box:
+        extents = op.reach(box, tensor.dtype)[0]
+        each = [(x, y + n - 1) for (x, y), n in zip(each, extents, strict=True)]
     within = [(max(x, 0), min(y, n - 1)) for (x, y), n in zip(each, sizes, strict=True)]
     if any(x > y for x, y in within):
         return base, base
-    apart = (*(held["stride", op.tensor.name, d] for d in tensor.dims[:-1]), 1)
+    apart = (*(held["stride", access.of.name, d] for d in tensor.dims[:-1]), 1)
     bits, more = tensor.dtype.bits, 0
     if tensor.packed:
         within[-2:] = [(x & -PACKED_LINES, y & -PACKED_LINES) for x, y in within[-2:]]

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Region, by_op
 from wsdsl.ir.ops import Partition, by_warpgroup
 from wsdsl.prover import ops as op_files
@@ -68,8 +67,7 @@ class _Builder(TraceBuilder):
         self.now = self.silent(*ends)
 
     def op(self, op: Op, who: ThreadSet) -> None:
-        # Scale factors are read between stores to TMEM.
-        for kind in () if isinstance(op, ops.StoreScaleFactors) else kinds_of(op, self.definers):
+        for kind in kinds_of(op, self.definers):
             self.emit(op, kind)
         if op.ptx:
             kind, _, detail = op.ptx.partition(" ")

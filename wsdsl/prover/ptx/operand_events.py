@@ -12,8 +12,8 @@ from wsdsl.prover.ptx.sync_trace_builder import TraceBuilder
 
 def operand_event(made: TraceBuilder, op: Op, operand: Value, step: int, version: int = 0) -> None:
     """Emit the descriptor that a step has of an operand: `to` has its low half."""
-    of = made.operands[operand]
-    held, array = layout_of(of), made.shared[of.shared]
+    of = made.definers[operand]
+    held, array = layout_of(of), made.definers[of.shared]
     low = low_half(held, BASE + array.offset + of.offset + held.steps[step])
     starts = made.of_warpgroups(of.start)
     apart = (None if x is None else x * held.per_start >> 4 for x in starts for _ in range(4))

@@ -18,9 +18,10 @@ from wsdsl.ir.analysis.tensor_accesses import direct_tensors, sized_dims
 from wsdsl.ir.effects import Access, Arrive, Effect, Fence, Wait
 from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN
 from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
-from wsdsl.ir.ops import Iota, LoadGlobal, MakeTensorMap, Partition, TmaLoad, TmaStore, by_warpgroup
+from wsdsl.ir.ops import Iota, Partition, by_warpgroup
 from wsdsl.ir.rewriter import walk, yielded
-from wsdsl.ir.types import I32, Tile
+from wsdsl.ir.types import I32, State, TensorMap, Tile
+from wsdsl.prover.machine.instructions import grid_of
 from wsdsl.prover.ops.grid import SPECIAL
 from wsdsl.prover.ptx import accessed_bytes as a
 from wsdsl.prover.ptx.accessed_bytes import POINTER, Allowed, Own
@@ -50,6 +51,7 @@ DIVIDES = ("floordiv", "mod")
 Numbers = tuple[int | None, ...]
 Seen = tuple[str, Numbers]
 """An event, and of a copy its coordinates; of a semaphore the argument, the byte and the amount."""
+ELECTED, WARPGROUP = "elected", "%warpgroup"
 WAIT: Seen = "a wait", ()
 FENCE: Seen = "a fence or barrier", ()
 NUMBERS: Seen = "an event with numbers", ()
@@ -64,7 +66,7 @@ Events = Iterator[tuple[Seen | Allowed | Own, Any]]
 def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | None, str] | None:
     """The first difference. An unknown branch or bound ends a comparison."""
     arguments, steps = _arguments(kernel), cache(partial(_steps, program))
-    of_items = dict(x for grid in kernel.of(ops.LaunchGrid) for x in grid.tiles)
+    of_items = dict(grid.tiles) if (grid := grid_of(kernel)) else {}
     # The number of items is an i32.
     too_many = prod(-(-SIZE // by) for by in of_items.values()) >= 1 << 31
     of_ones = {("size", dim): FEW for dim, by in of_items.items() if too_many and by == 1}
@@ -87,7 +89,8 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
         body = [op for op in kernel.body if op is partition or not isinstance(op, Partition)]
         anywhere = [x for x, _ in _anywhere(kernel, body, unknown)]
         lanes = LANES if of == 1 and anywhere else LANES[:1]
-        flags = {id(op) for op in walk(partition.body) if _waits_or_arrives(op)}
+        numbers = {id(op) for op in walk(partition.body)} & _numbered(kernel).keys()
+        flags = {op for op in numbers if not isinstance(_numbered(kernel)[op], Access)}
         compared = set[int]()
         of_flags = [(CLUSTERS, n, plain if n < 8 else half) for n in range(16)]
         many = [*(of_flags if flags else of_flags[1 : samples + 1]), *few]
@@ -106,11 +109,8 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
                 "%clusterid.x": cta // ranks, "%nclusterid.x": clusters,
                 DATA: (near, n), Own: full,
             }  # fmt: skip
-            held = {ops.WarpgroupIndex: group - groups.start, **special, **given}
-            held |= {
-                ops.Elect: not special["%tid.x"],
-                Partition: group == groups.start and lane < 32,
-            }
+            held = {WARPGROUP: group - groups.start, **special, **given}
+            held |= {ELECTED: not special["%tid.x"], Partition: group == groups.start and lane < 32}
             own = _events(_kernel_events(kernel, body, held), lane)
             sizes = [given.get(x) for x in arguments]
             found = _events(_ptx_events(program, steps(full), special, sizes), lane)
@@ -131,10 +131,6 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
     return None
 
 
-def _waits_or_arrives(op: Op) -> bool:
-    return isinstance(op, ops.SemaphoreArrive | ops.SemaphoreWait)
-
-
 def _open_dims(kernel: Kernel) -> set[str]:
     return {op.dim for op in kernel.of(ops.DimSize)} - {*dict(kernel.sizes)}
 
@@ -150,11 +146,10 @@ def _roles(kernel: Kernel) -> Iterator[tuple[Partition, range, int, int]]:
 
 def _launched(kernel: Kernel, given: Held, clusters: int) -> int:
     """At most one cluster for each item, where none looks for more than its own."""
-    for grid in kernel.of(ops.LaunchGrid):
-        if grid.scheduler in ("grid", "dynamic"):
-            items = (-(-given.get(("size", dim), SIZE) // size) for dim, size in grid.tiles)
-            clusters = min(clusters, prod(items))
-    return clusters
+    grid = grid_of(kernel)
+    if grid is None or grid.scheduler not in ("grid", "dynamic"):
+        return clusters
+    return min(clusters, prod(-(-given.get(("size", x), SIZE) // by) for x, by in grid.tiles))
 
 
 def _events(all_of_them: Events, lane: int) -> Iterator[tuple[Seen, Any, list[Any]]]:
@@ -199,10 +194,10 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
             yield from ((x, op) for x in a.allowed(kernel, op, held))
         match op:
             case Partition():
-                held[ops.Elect] = held[Partition]
+                held[ELECTED] = held[Partition]
                 yield from _kernel_events(kernel, op.body, held)
             case ops.Elect():
-                if events and held[ops.Elect]:
+                if events and held[ELECTED]:
                     yield from _kernel_events(kernel, op.body, held)
             case ops.If():
                 cond = held.get(op.cond)
@@ -238,24 +233,21 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                 held |= dict.fromkeys(results_of(op), _value(kernel, op, held))
 
 
-def _event(kernel: Kernel, op: Op, held: Held) -> Seen:
+def _event(kernel: Kernel, op: Any, held: Held) -> Seen:
     """A copy with its coordinates, or a semaphore with its amount."""
-    match op:
-        case TmaLoad() | TmaStore():
-            box: Any = kernel.definers[op.map]
-            at = [held.get(x) for x in reversed(op.coordinates)]
-            if box.swizzle in PACKED_SPAN:
-                at = [0, 0, *(x if x is None else x // PACKED_LINES for x in at[:2]), *at[2:]]
-            elif box.tensor.type.dtype.bits == 4 and at[0] is not None:
-                at[0] >>= 1  # In bytes.
-            return _copy(isinstance(op, TmaLoad), held["map", box], at)
-        case ops.SemaphoreArrive() | ops.SemaphoreWait():
-            by = op.count if isinstance(op, ops.SemaphoreWait) else op.by or op.wrap or op.amount
-            index = held.get(op.index[0])
-            at = None if index is None else held["tensor", op.tensor.name] + 4 * index
-            return _flag(at, held.get(by) if isinstance(by, Value) else by)
-        case _:
-            return STOP
+    effect = _numbered(kernel)[id(op)]
+    if isinstance(effect, Access):
+        box: Any = kernel.definers[op.map]
+        at = [held.get(x) for x in reversed(op.coordinates)]
+        if box.swizzle in PACKED_SPAN:
+            at = [0, 0, *(x if x is None else x // PACKED_LINES for x in at[:2]), *at[2:]]
+        elif box.tensor.type.dtype.bits == 4 and at[0] is not None:
+            at[0] >>= 1  # In bytes.
+        return _copy(effect.kind == "read", held["map", box], at)
+    by = op.count if isinstance(effect, Wait) else op.by or op.wrap or op.amount
+    index = held.get(op.index[0])
+    at = None if index is None else held["tensor", op.tensor.name] + 4 * index
+    return _flag(at, held.get(by) if isinstance(by, Value) else by)
 
 
 def _value(kernel: Kernel, op: Op, held: Held) -> Any:
@@ -270,23 +262,22 @@ def _value(kernel: Kernel, op: Op, held: Held) -> Any:
             return op.value
         case ops.DimSize():
             return held.get(("size", op.dim))
-        case LoadGlobal():
+        case _ if op.repeatable and not op.pure:
             return _loaded(kernel, op, held)
         case _:
             return _state(op, held)
 
 
-def _state(op: Op, held: Held) -> Any:
+def _state(op: Any, held: Held) -> Any:
     """A pipeline stage, the bounds of indices, or a special register."""
-    match op:
-        case ops.InitialState():
-            return 0
-        case ops.Advance() if (stage := held.get(op.state)) is not None:
-            return (stage + 1) % op.num
-        case Iota() if (start := held.get(op.start)) is not None:
-            return start, start + op.extent - 1
-        case _:
-            return held.get(SPECIAL.get(type(op)))
+    if op.result_type is State and operands(op):
+        stage = held.get(op.state)
+        return None if stage is None else (stage + 1) % op.num
+    if op.result_type is State:
+        return 0
+    if isinstance(op, Iota) and (start := held.get(op.start)) is not None:
+        return start, start + op.extent - 1
+    return held.get(SPECIAL.get(type(op)))
 
 
 def _anywhere(kernel: Kernel, region: Sequence[Op], held: Held) -> Iterator[tuple[Allowed, Op]]:
@@ -303,6 +294,13 @@ def _around(kernel: Kernel) -> dict[int, bool]:
     inside = [(op, x) for op in kernel.ops for inner in regions(op) for x in walk(inner)]
     found = {id(op): False for op, x in inside if id(x) in a.accessing(kernel)}
     return found | {id(op): True for op, x in inside if id(x) in _events_of(kernel)}
+
+
+@once
+def _numbered(kernel: Kernel) -> dict[int, Effect]:
+    """The effects with numbers."""
+    effects = ((id(op), effect) for op in kernel.ops for effect in op.effects(kernel.definers))
+    return {op: effect for op, effect in effects if _kind(effect) == NUMBERS}
 
 
 @once
@@ -326,7 +324,7 @@ def _kind(effect: Effect) -> Seen | None:
             return None
 
 
-def _loaded(kernel: Kernel, op: LoadGlobal, held: Held) -> int | None:
+def _loaded(kernel: Kernel, op: Any, held: Held) -> int | None:
     """0 outside of the tensor."""
     tensor, name = op.tensor.as_tensor, op.tensor.name
     at: list[Any] = [held.get(x) for x in op.index]
@@ -365,7 +363,7 @@ def _copy(loads: bool, box: int | None, at: Sequence[int | None]) -> Seen:
 def _arguments(kernel: Kernel) -> list[Any]:
     """Tensor maps, pointers, each with the strides of its tensor, scalars and sizes."""
     direct = direct_tensors(kernel)
-    found: list[Any] = [("map", op) for op in kernel.of(MakeTensorMap)]
+    found: list[Any] = [("map", op) for op in kernel.ops if op.result_type is TensorMap]
     for name, tensor in direct.items():
         found += [("tensor", name), *(("stride", name, d) for d in tensor.dims[:-1])]
     used = {x for op in kernel.ops for x in operands(op)}

@@ -1,12 +1,10 @@
 """Build a synchronization trace: the current node, and facts about values of the kernel."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wsdsl.ir import ops
 from wsdsl.ir.op import Makers, Op, Region, Value
-from wsdsl.ir.ops import TmemColumns
 from wsdsl.ir.types import Shared, State
 from wsdsl.prover.ptx.expected_paths import ByThread, Change, Fill, Places, Skeleton
 from wsdsl.prover.ptx.sync_events import EVERYBODY, Letter
@@ -34,7 +32,7 @@ class ThreadSet:
 
 class TraceBuilder(ABC):
     def __init__(self, together: bool, definers: Makers) -> None:
-        self.definers = definers
+        self.definers: Mapping[Value, Any] = definers
         self.graph, self.places, self.now = Skeleton(), Places(), 0
         self.together = together
         self.known: dict[Value, int | float | bool] = {}
@@ -44,14 +42,11 @@ class TraceBuilder(ABC):
         self.by_warpgroup: dict[Value, tuple[int, ...]] = {}
         """Numbers that depend only on the warpgroup, for each warpgroup of the CTA."""
         self.arrivals: dict[Value, int] = {}
-        self.shared: dict[Value, ops.AllocateShared] = {}
         self.packed: set[Value] = set()
         """Maps of packed tensors."""
         self.boxes: dict[Value, int] = {}
         """Bytes of a TMA box, by the tensor map."""
         self.empty: set[Value] = set()
-        self.columns: dict[Value, TmemColumns] = {}
-        self.operands: dict[Value, ops.SmemDescriptor] = {}
         self.around: list[tuple[Value, Value]] = []
         """Bounds of the enclosing loops."""
         self.decided: dict[tuple[Value, Value], bool] = {}
@@ -109,7 +104,7 @@ class TraceBuilder(ABC):
 
     def item(self, shared: Value, offset: int) -> tuple[int, int]:
         """The address of bytes of an item, and the size of an item."""
-        return self.shared[shared].offset + offset, shared.type_as(Shared).bytes
+        return self.definers[shared].offset + offset, shared.type_as(Shared).bytes
 
     def of_warpgroups(self, x: Value | None) -> tuple[int | None, ...]:
         """The number in each warpgroup of the CTA, 0 for no value."""
