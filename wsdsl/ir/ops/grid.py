@@ -36,6 +36,11 @@ class LaunchGrid(Op):
     narrower: Value | None = None
     narrowed: int = 0
 
+    @property
+    def worker_numbers(self) -> tuple[type[Op], type[Op]]:
+        """The ops that give the index of a worker, a CTA or a cluster, and the number of them."""
+        return (ClusterIndex, NumClusters) if self.cluster > 1 else (CtaIndex, NumCtas)
+
     def faults(self, made: Makers) -> Iterator[str]:
         if self.cluster % self.sharing:
             yield f"sharing={self.sharing} does not divide a cluster of {self.cluster}"

@@ -76,3 +76,9 @@ SPECIAL: dict[type[Op], str] = {
     ops.ClusterIndex: "%clusterid.x", ops.NumClusters: "%nclusterid.x",
     ops.WarpgroupIndex: "%warpgroup",
 }  # fmt: skip
+
+
+def numbers_of(cta: int, num_clusters: int, cluster: int) -> dict[type[Op], int]:
+    """Return the special registers of a CTA in a grid of clusters of `cluster` CTAs."""
+    numbers = cta, num_clusters * cluster, cta % cluster, cta // cluster, num_clusters
+    return dict(zip(SPECIAL, numbers, strict=False))

@@ -136,7 +136,6 @@ def advance(m: Machine, a: Agent, i: Instruction) -> int:
 def trace_allocate_mbarriers(t: TraceBuilder, op: ops.AllocateMbarriers, _: ThreadSet) -> None:
     name, num = f"{op.label} (at {op.offset})", op.result.type_as(Barriers).num
     t.places.barriers[op.result] = Items(name, op.offset, num)
-    t.arrivals[op.result] = op.arrivals
 
 
 def trace_initial_state(t: TraceBuilder, op: ops.InitialState, _: ThreadSet) -> None:
@@ -148,7 +147,7 @@ def trace_advance(t: TraceBuilder, op: ops.Advance, _: ThreadSet) -> None:
 
 
 def trace_mbarrier_init(t: TraceBuilder, op: ops.MbarrierInit, _: ThreadSet) -> None:
-    items, count = t.places.barriers[op.barriers], str(t.arrivals[op.barriers])
+    items, count = t.places.barriers[op.barriers], str(t.definers[op.barriers].arrivals)
     for i in range(items.num):
         t.emit(op, "mbarrier.init", count, f"{items.name}[{i}]")
 

@@ -49,16 +49,11 @@ def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def trace_make_tensor_map(t: TraceBuilder, op: ops.MakeTensorMap, _: ThreadSet) -> None:
-    t.packed |= {op.result} if op.swizzle in PACKED_SPAN else set()
-    t.boxes[op.result] = op.bytes
-
-
 def trace_tma_load(t: TraceBuilder, op: ops.TmaLoad, _: ThreadSet) -> None:
     kind = "multicast " * (op.multicast is not None) + "TMA load"
     kind = "pair's " * (op.cta is not None) + kind
     # Lines of a block and bytes of a line are dimensions of their own.
-    rank = f"{len(op.coordinates) + 2 * (op.map in t.packed)}d"
+    rank = f"{len(op.coordinates) + 2 * (t.definers[op.map].swizzle in PACKED_SPAN)}d"
     start, stride = t.item(op.shared, op.offset)
     fill = t.of_barrier(op, start=start, stride=stride, cta=t.of_ranks(op.multicast or op.cta))
     t.emit(op, kind, rank, fill=replace(fill, further=t.of_ranks(op.shift) or fill.further))
@@ -67,7 +62,7 @@ def trace_tma_load(t: TraceBuilder, op: ops.TmaLoad, _: ThreadSet) -> None:
 def trace_tma_store(t: TraceBuilder, op: ops.TmaStore, who: ThreadSet) -> None:
     kind = "TMA reduction" if op.accumulate else "TMA store"
     rank, start = f"{len(op.coordinates)}d", t.definers[op.shared].offset
-    for warps, fill in _store_fills(op, t.boxes[op.map], start, t.of_warpgroups(op.item)):
+    for warps, fill in _store_fills(op, t.definers[op.map].bytes, start, t.of_warpgroups(op.item)):
         threads = sum(who.one_in(128) << 32 * warp for warp in warps)
         t.emit(op, kind, rank, threads=threads, fill=fill)
 

@@ -206,13 +206,9 @@ def zero_unless(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def trace_empty_accumulator(t: TraceBuilder, op: ops.EmptyAccumulator, _: ThreadSet) -> None:
-    t.empty.add(op.result)
-
-
 def trace_wgmma_mma_async(t: TraceBuilder, op: ops.WgmmaMmaAsync, _: ThreadSet) -> None:
     known = t.known.get(op.accumulate)
-    if known is False and op.acc not in t.empty:
+    if known is False and not isinstance(t.definers.get(op.acc), ops.EmptyAccumulator):
         known = None  # It takes over registers, by a flag that no pass can fold.
     for step in range(op.k // k_step(DTYPES[op.dtype])):
         t.emit(op, "wgmma.mma_async", _shape_of(op, step, known))

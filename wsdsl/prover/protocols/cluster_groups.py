@@ -5,7 +5,7 @@ of them come there, as often as the text says; one CTA's facts about another gro
 for. That no group reaches another is seen as each is followed on all ways.
 """
 
-from wsdsl.ir import ops
+from wsdsl.ir.effects import Arrive
 from wsdsl.ir.op import regions, walk
 from wsdsl.ir.ops import Partition
 from wsdsl.prover.machine.model import Model
@@ -27,4 +27,5 @@ def _meets_inside(model: Model) -> bool:
     body = model.kernel.body
     straight = [*body, *(op for p in body if isinstance(p, Partition) for op in p.body)]
     inside = [r for op in straight if not isinstance(op, Partition) for r in regions(op)]
-    return any(isinstance(op, ops.SyncCluster) for region in inside for op in walk(region))
+    effects = (e for x in inside for op in walk(x) for e in op.effects(model.kernel.definers))
+    return any(isinstance(e, Arrive) and e.on == "cluster" for e in effects)

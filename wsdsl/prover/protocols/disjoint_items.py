@@ -6,12 +6,13 @@ from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Makers, Op, Value
-from wsdsl.ir.ops import Map, StoreGlobal
+from wsdsl.ir.ops import Map
 from wsdsl.ir.rewriter import made_of
 from wsdsl.prover.machine.linear import WARPGROUP, Linear, Sums
 from wsdsl.prover.machine.symbolic_terms import FOLD
 from wsdsl.prover.memory.gmem_accesses import Access
 from wsdsl.prover.memory.gmem_regions import GlobalPlaces
+from wsdsl.prover.ops.grid import numbers_of
 from wsdsl.prover.protocols.scheduler_terms import count_items, scheduler_terms
 
 TILES, ITEMS, CLUSTERS = 3, 20, 2
@@ -30,7 +31,7 @@ def meeting(
     """
     sums, made = places.sums, places.made
     # CTAs of a cluster may leave to one of them a store of elements that they all have.
-    shared = {x: isinstance(x.op, StoreGlobal) and _tells_rank(x.op.pred, made) for x in stores}
+    shared = {x: _tells_rank(getattr(x.op, "pred", None), made) for x in stores}
     # Where the last tile has one element, whole ones that end with the dimension overlap. Tiles
     # that are cut have one step each, but for empty splits.
     sizes: Known = {("size", d): (TILES - 1) * n + 1 for d, n in grid.tiles}
@@ -39,8 +40,8 @@ def meeting(
     num = CLUSTERS if loop else min(_number(count_items(grid.tiles, sums), sizes, sums) or 0, ITEMS)
     found = dict[str, list[Any]]()
     for cluster, rank in product(range(num), range(grid.cluster)):
-        held = sizes | {("ClusterIndex",): cluster, ("NumClusters",): num, ("CtaRank",): rank}
-        held |= {("CtaIndex",): cluster * grid.cluster + rank, ("NumCtas",): num * grid.cluster}
+        numbers = numbers_of(cluster * grid.cluster + rank, num, grid.cluster)
+        held = sizes | {(op.__name__,): number for op, number in numbers.items()}
         ends = (loop.start, loop.stop, loop.step) if loop else ()
         walk = [n for v in ends if (n := _number(sums.of(v), held, sums)) is not None]
         walk = walk if loop else [cluster, cluster + 1, 1]

@@ -12,6 +12,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import Touch, touches
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.prover.failure import SPLIT_K, Failure, Party
+from wsdsl.prover.machine.instructions import grid_of
 from wsdsl.prover.machine.linear import WARPGROUP, Linear
 from wsdsl.prover.memory.gmem_accesses import Along
 from wsdsl.prover.memory.gmem_regions import GlobalPlaces
@@ -21,14 +22,14 @@ Strides = tuple[tuple[Value, int], ...]
 """Loops of a split's own iterations, by their indices, and in what units."""
 
 
-def check_pieces_apart(kernel: Kernel, work: ops.ForRange, agent: int, num_warpgroups: int) -> None:
+def check_pieces_apart(kernel: Kernel, work: ops.Loop, agent: int, num_warpgroups: int) -> None:
     """Raises Failure where two splits of a tile of the loop may store the same."""
     _Pieces(kernel, work, agent, num_warpgroups).region(work.body, ())
 
 
 class _Pieces:
-    def __init__(self, kernel: Kernel, work: ops.ForRange, agent: int, num_warpgroups: int) -> None:
-        grid = next(op for op in kernel.body if isinstance(op, ops.LaunchGrid))
+    def __init__(self, kernel: Kernel, work: ops.Loop, agent: int, num_warpgroups: int) -> None:
+        grid: Any = grid_of(kernel)
         written = dict(touches(kernel))
         lent = {p.name for p in kernel.params}
         self.stores = {op: x for op, x in written.items() if x.writes and x.tensor in lent}

@@ -13,8 +13,8 @@ from wsdsl.prover.machine.machine import ALL, ELECTED, Agent, Barrier, Machine, 
 from wsdsl.prover.machine.model import Array
 
 STALE_ELECTED, STALE = 1, 3
-"""Of an agent: its elected thread, or any of its threads, has waited since its last
-`tcgen05_fence(after=True)`."""
+"""Of an agent: its elected thread, or any of its threads, has waited since its last fence of TMEM
+accesses after a wait."""
 ALONE = 4
 """The elected thread has waited since those of its warp met."""
 VISIBLE = 2

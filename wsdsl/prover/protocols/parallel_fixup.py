@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from wsdsl.ir import ops
+from wsdsl.ir.effects import Access, Arrive, Wait
 from wsdsl.ir.op import Op
 from wsdsl.prover.machine.linear import Linear, Positive
 from wsdsl.prover.protocols.work_iteration import AS_WRITTEN, MEET, RELAXED, Way, WorkIteration
@@ -21,7 +21,7 @@ class ParallelReduction(WorkIteration):
 
     def find(self, used: list[Op]) -> None:
         """Wait for the number of splits of a tile."""
-        waits = [op for op in used if isinstance(op, ops.SemaphoreWait)]
+        waits: list[Any] = [op for op in used if isinstance(self.effect(op), Wait)]
         counts = {self.sums.of(op.count): op for op in waits}
         if len(counts) != 1:
             told = "the waits name no single value, so the number of splits is not known"
@@ -40,16 +40,17 @@ class ParallelReduction(WorkIteration):
     def touch(self, op: Any, way: Way) -> Way:
         if way.arrived == 2:
             raise self.fail(op, "this accesses the workspace after its release")
-        if isinstance(op, ops.LoadGlobal):
+        effect = self.effect(op)
+        if isinstance(effect, Access) and effect.kind == "read":
             return self.load(op, way)
         slot, place = self.place(op)
-        match op:
-            case ops.SemaphoreWait():
+        match effect:
+            case Wait():
                 self.same(op, slot)
                 if not way.arrived:
                     raise self.fail(op, "this waits for its own arrival", "arrive first")
                 return replace(way, has=self.pieces, loose=True)
-            case ops.SemaphoreArrive():
+            case Arrive():
                 self.same(op, slot)
                 return self.arrive(op, way)
             case _:
@@ -60,7 +61,7 @@ class ParallelReduction(WorkIteration):
                     raise self.fail(op, "these rows belong to another split", AS_WRITTEN)
                 return replace(way, loose=True, stores=way.stores | {place})
 
-    def load(self, op: ops.LoadGlobal, way: Way) -> Way:
+    def load(self, op: Op, way: Way) -> Way:
         if way.has is None:
             raise self.fail(op, "this may read before all stores", "wait for all splits")
         try:
@@ -69,7 +70,7 @@ class ParallelReduction(WorkIteration):
             raise self.fail(op, str(told)) from None
         return replace(way, loose=True)
 
-    def arrive(self, op: ops.SemaphoreArrive, way: Way) -> Way:
+    def arrive(self, op: Any, way: Way) -> Way:
         if way.loose:
             raise self.fail(op, "this arrives while threads may access the entry", MEET)
         if way.arrived and way.has is None:

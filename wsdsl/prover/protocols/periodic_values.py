@@ -33,9 +33,7 @@ class PeriodicValues:
         return self.again + (iteration - self.again) % (len(self.known) - self.again)
 
 
-def periodic_values_of(
-    work: ops.ForRange, conditions: Iterable[Value], made: Makers
-) -> PeriodicValues:
+def periodic_values_of(work: ops.Loop, conditions: Iterable[Value], made: Makers) -> PeriodicValues:
     """As far as `conditions` ask for them."""
     used = _used(work, conditions, made)
     next_of = {arg: after for arg, after in zip(work.args, yielded(work.body)) if arg in used}
@@ -51,7 +49,7 @@ def periodic_values_of(
     return PeriodicValues(tuple(seen), seen.index(now))
 
 
-def _used(work: ops.ForRange, conditions: Iterable[Value], made: Makers) -> frozenset[Value]:
+def _used(work: ops.Loop, conditions: Iterable[Value], made: Makers) -> frozenset[Value]:
     """The loop's arguments on which the conditions depend, in this iteration or a later one."""
 
     def after(value: Value) -> tuple[Value, ...]:

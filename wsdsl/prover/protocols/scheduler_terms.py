@@ -35,16 +35,14 @@ class SchedulerTerms:
 def scheduler_terms(grid: ops.LaunchGrid, sums: Sums, index: Value) -> SchedulerTerms:
     """`index` is the loop's."""
     ((dim, extent),) = grid.contraction
-    cluster = grid.cluster > 1
-    worker = sums.special(ops.ClusterIndex if cluster else ops.CtaIndex)
-    workers = sums.special(ops.NumClusters if cluster else ops.NumCtas)
+    worker, workers = map(sums.special, grid.worker_numbers)
     depth = sums.apply("max", count_items(grid.contraction, sums), Linear(1))
     problem = Problem(count_items(grid.tiles, sums), depth, worker, workers)
     scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
     walk: Walk[Linear] = scheduler.walk(sums, problem)
     piece = walk.piece(sums.of(index))
     slot = piece.tile
-    if cluster:
+    if grid.cluster > 1:
         slot = slot.times(grid.cluster) + sums.special(ops.CtaRank)
     end = sums.apply("min", piece.end.times(extent), sums.size(dim))
     return SchedulerTerms(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from wsdsl.ir import ops
+from wsdsl.ir.effects import Access, Arrive, Wait
 from wsdsl.ir.op import Op
 from wsdsl.prover.machine.linear import Linear, Positive
 from wsdsl.prover.protocols.work_iteration import AS_WRITTEN, MEET, RELAXED, Way, WorkIteration
@@ -28,13 +28,13 @@ class SerialReduction(WorkIteration):
 
     def find(self, used: list[Op]) -> None:
         """A wait is for a split's beginning; arrivals count up to its end."""
-        waits = [op for op in used if isinstance(op, ops.SemaphoreWait)]
+        waits: list[Any] = [op for op in used if isinstance(self.effect(op), Wait)]
         begins = {self.sums.of(op.count): op for op in waits}
         if len(begins) != 1:
             told = "the waits name no single value, so the start of splits is not known"
             raise self.fail((waits or used)[-1], told, "wait until the flag is `begin`")
         ((self.begin, waiting),) = begins.items()
-        arrivals = [op for op in used if isinstance(op, ops.SemaphoreArrive)]
+        arrivals = [op for op in used if isinstance(self.effect(op), Arrive)]
         ends = {self.amount(op) + self.begin: op for op in arrivals}
         ends.pop(Linear(), None)
         if len(ends) != 1:
@@ -50,7 +50,7 @@ class SerialReduction(WorkIteration):
             told = "this adds another amount than the length of the split of the tile scheduler"
             raise self.fail(self.last, told, AS_WRITTEN)
 
-    def amount(self, op: ops.SemaphoreArrive) -> Linear:
+    def amount(self, op: Any) -> Linear:
         return Linear(op.amount) if op.by is None else self.sums.of(op.by)
 
     def kinds(self) -> Iterator[dict[Positive, bool]]:
@@ -66,22 +66,22 @@ class SerialReduction(WorkIteration):
             raise self.fail(op, "a tile that is not split has no workspace")
         slot, place = self.place(op)
         self.same(op, slot)
-        match op:
-            case ops.SemaphoreWait():
+        match self.effect(op):
+            case Wait():
                 return self.wait(op, way)
-            case ops.SemaphoreArrive():
+            case Arrive():
                 return self.arrive(op, way)
-            case ops.LoadGlobal():
+            case Access(kind="read"):
                 return self.load(op, way, place)
             case _:
                 return self.store(op, way, place)
 
-    def wait(self, op: ops.SemaphoreWait, way: Way) -> Way:
+    def wait(self, op: Any, way: Way) -> Way:
         if not self.continued:
             raise self.fail(op, "the first split of a tile must not wait")
         return replace(way, has=self.sums.of(op.count), loose=True)
 
-    def load(self, op: ops.LoadGlobal, way: Way, place: Place) -> Way:
+    def load(self, op: Op, way: Way, place: Place) -> Way:
         if way.has != self.begin:
             told = "this may read the workspace before the accumulator is stored"
             raise self.fail(op, told, "wait until the flag is `begin`")
@@ -89,7 +89,7 @@ class SerialReduction(WorkIteration):
         read = way.read if place.holder == "thread" else way.read | {place}
         return replace(way, loose=True, loads=way.loads | {place}, read=read)
 
-    def store(self, op: ops.StoreGlobal, way: Way, place: Place) -> Way:
+    def store(self, op: Any, way: Way, place: Place) -> Way:
         self.plain(op, way, place)
         if self.continued and way.has != self.begin:
             told = "this may overwrite the accumulator of earlier splits"
@@ -98,7 +98,7 @@ class SerialReduction(WorkIteration):
             raise self.fail(op, "the prover does not support an addition to a workspace")
         return replace(way, loose=True, stores=way.stores | {place})
 
-    def arrive(self, op: ops.SemaphoreArrive, way: Way) -> Way:
+    def arrive(self, op: Any, way: Way) -> Way:
         if way.loose:
             raise self.fail(op, "the entry is released while threads may access it", MEET)
         if self.continued and way.has != self.begin:

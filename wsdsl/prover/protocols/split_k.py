@@ -5,7 +5,7 @@ what is right. The iterations are those of the tile scheduler: their formulas ar
 own (`scheduler_terms.py`). docs/prover.md has the argument why this is enough.
 """
 
-from wsdsl.ir import ops
+from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.op import Kernel, Op, operands, walk
 from wsdsl.ir.ops import Partition
 from wsdsl.prover.failure import SPLIT_K, Failure, Party
@@ -22,12 +22,12 @@ from wsdsl.prover.protocols.workspace_slots import WorkspaceSlots
 def check_split_k_protocol(kernel: Kernel) -> None:
     """Raises Failure where accumulators are forwarded in an unsupported way."""
     grid, lent = grid_of(kernel), workspaces(kernel)
-    for op in kernel.of(ops.SemaphoreArrive, ops.SemaphoreWait):
-        if op.tensor.name not in lent:
+    for op, touch in touches(kernel):
+        if touch.flag and touch.tensor not in lent:
             raise _fail(0, op, "the prover supports only flags of workspaces")
     if not lent or grid is None:
         return
-    sliced = any(op.wrap is not None for op in kernel.of(ops.SemaphoreArrive))
+    sliced = any(getattr(op, "wrap", None) is not None for op, _ in touches(kernel))
     sums, found, agent = Sums(kernel), Findings(), 0
     slots = WorkspaceSlots(kernel, grid.cluster, max(1, grid.splits) if sliced else 1, sums)
     walked: list[WorkIteration] = []
@@ -36,7 +36,7 @@ def check_split_k_protocol(kernel: Kernel) -> None:
         if isinstance(op, Partition):
             if used:
                 kind = ParallelReduction if sliced else SerialReduction
-                walked.append(kind(op, sums, slots, grid, found, agent))
+                walked.append(kind(op, sums, slots, kernel, found, agent))
                 walked[-1].check(used)
                 if sliced:
                     check_pieces_apart(kernel, walked[-1].work, agent, op.num_warpgroups)

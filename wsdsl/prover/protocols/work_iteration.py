@@ -6,15 +6,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Op, Region, Value, regions, walk
+from wsdsl.ir.analysis.tensor_accesses import touch_of
+from wsdsl.ir.effects import Access, Arrive, Wait
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk
 from wsdsl.ir.ops import Partition
 from wsdsl.prover.failure import SPLIT_K, Failure, Party
+from wsdsl.prover.machine.instructions import grid_of
 from wsdsl.prover.machine.linear import Linear, Positive, Sums, truth
 from wsdsl.prover.protocols.periodic_values import Known, evaluate, periodic_values_of
 from wsdsl.prover.protocols.scheduler_terms import scheduler_terms
 from wsdsl.prover.protocols.workspace_slots import NotUnderstood, Place, WorkspaceSlots
 
-TOUCHES = (ops.SemaphoreWait, ops.SemaphoreArrive, ops.LoadGlobal, ops.StoreGlobal)
 RELAXED = "the arrival does not release: the wait may not see the accumulator"
 AS_WRITTEN = "compute it as wsdsl/ir/tile_scheduler.py does: the prover supports only its formulas"
 MEET = "synchronize all warps before: named_barrier_sync"
@@ -63,10 +65,12 @@ class WorkIteration(ABC):
         partition: Partition,
         sums: Sums,
         slots: WorkspaceSlots,
-        grid: ops.LaunchGrid,
+        kernel: Kernel,
         found: Findings,
         agent: int,
     ) -> None:
+        grid = grid_of(kernel)
+        assert grid is not None
         self.partition, self.sums, self.slots, self.grid = partition, sums, slots, grid
         self.found, self.agent = found, agent
         self.held: dict[Positive, bool] = {}
@@ -92,12 +96,12 @@ class WorkIteration(ABC):
         return Failure(SPLIT_K, message, Party(self.agent, op), hint=hint)
 
     def check(self, used: list[Op]) -> None:
-        loops = [op for op in self.partition.body if isinstance(op, ops.ForRange)]
+        loops = [op for op in self.partition.body if isinstance(op, ops.Loop)]
         work = next((op for op in loops if any(o is used[0] for o in walk((op,)))), None)
         for op in used:
             if work is None or not any(op is o for o in walk(work.body)):
                 raise self.fail(op, "the prover supports only iterations of one work loop")
-            if not isinstance(op, TOUCHES):
+            if self.effect(op) is None:
                 raise self.fail(op, "the prover does not support this use of a workspace")
         assert work is not None
         self.work, self.given = work, scheduler_terms(self.grid, self.sums, work.index)
@@ -143,15 +147,9 @@ class WorkIteration(ABC):
                 bodies = [op.then, op.orelse] if test is None else [op.then if test else op.orelse]
                 for body in bodies:
                     yield from self.region(body, {way})
-            case ops.NamedBarrierSync(item=None) if (
-                op.num_warpgroups >= self.partition.num_warpgroups
-            ):
-                yield replace(way, loose=False, read=frozenset())
-            case ops.SyncWarp():
-                yield replace(way, read=frozenset(p for p in way.read if p.holder != "warp"))
             case _ if self.touches(op):
                 yield self.touch(op, way)
-            case ops.ForRange():
+            case ops.Loop():
                 inner = [o for o in walk(op.body) if self.touches(o)]
                 for o in inner:
                     if not o.repeatable:
@@ -164,15 +162,38 @@ class WorkIteration(ABC):
                 for o in walk(tuple(o for inner in regions(op) for o in inner)):
                     if self.touches(o):
                         raise self.fail(o, "the prover does not support this within a region")
-                yield way
+                yield self.synchronized(op, way)
+
+    def synchronized(self, op: Any, way: Way) -> Way:
+        """The way after threads have waited for each other, if `op` is such a wait."""
+        for effect in op.effects(self.sums.made):
+            match effect:
+                case Wait(on="named barrier", item=None) if (
+                    op.num_warpgroups >= self.partition.num_warpgroups
+                ):
+                    way = replace(way, loose=False, read=frozenset())
+                case Wait(on="warp"):
+                    way = replace(way, read=frozenset(p for p in way.read if p.holder != "warp"))
+                case _:
+                    pass
+        return way
+
+    def effect(self, op: Op) -> Access | Arrive | Wait | None:
+        """Return the effect of an op of threads that has no other."""
+        match [*op.effects(self.sums.made)]:
+            case [Access(asynchronous=False) | Arrive() | Wait() as effect]:
+                return effect
+            case _:
+                return None
 
     def touches(self, op: Op) -> bool:
-        return isinstance(op, TOUCHES) and op.tensor.name in self.slots.each
+        touch = touch_of(op, self.sums.made)
+        return touch is not None and touch.tensor in self.slots.each
 
     # Common parts of iterations -------------------------------------------------------------------
 
     def place(self, op: Any) -> tuple[Linear, Place]:
-        flag = isinstance(op, (ops.SemaphoreWait, ops.SemaphoreArrive))
+        flag = not isinstance(self.effect(op), Access)
         if flag != (op.tensor.name in self.slots.zeroed):
             raise self.fail(op, "flags must be in zeroed workspaces, accumulators in others")
         try:
@@ -190,7 +211,7 @@ class WorkIteration(ABC):
         if self.slot != slot:
             raise self.fail(op, "this accesses the workspace entry of another tile", AS_WRITTEN)
 
-    def plain(self, op: ops.StoreGlobal, way: Way, place: Place) -> None:
+    def plain(self, op: Any, way: Way, place: Place) -> None:
         if op.pred is not None and not self.slots.by_one(op, self.partition.num_warpgroups):
             raise self.fail(op, "the prover does not support a conditional store")
         if not op.accumulate and place in way.read:

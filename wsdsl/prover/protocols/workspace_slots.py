@@ -90,7 +90,7 @@ class WorkspaceSlots:
         first = line.number % each
         if op.tensor.name in self.fragments and (stride % LINES or first % LINES or each % LINES):
             raise NotUnderstood(f"{BLOCKS}: these rows are not")
-        shared = not stride and (isinstance(op, ops.LoadGlobal) or self.by_one(op, warpgroups))
+        shared = not stride and (op.repeatable or self.by_one(op, warpgroups))
         if warpgroups > 1 and first + num > stride and not shared:
             raise NotUnderstood("warpgroups share rows of the workspace entry")
         if stride * (warpgroups - 1) + first + num > each:
@@ -100,7 +100,8 @@ class WorkspaceSlots:
 
     def by_one(self, op: Any, warpgroups: int) -> bool:
         """Whether one of the warpgroups alone stores this."""
-        test = isinstance(op, ops.StoreGlobal) and op.pred and self.sums.made.get(op.pred)
+        pred = getattr(op, "pred", None)
+        test = pred and self.sums.made.get(pred)
         if not (isinstance(test, ops.Map) and test.fn == "eq"):
             return False
         which = Linear(0, ((WARPGROUP, 1),))
@@ -124,7 +125,7 @@ class WorkspaceSlots:
             raise NotUnderstood("the position in the workspace entry is not known")
         return self.sums.of(op.start), index.type.rows * index.type.columns
 
-    def piece(self, op: ops.LoadGlobal, warpgroups: int, slot: Linear, pieces: Linear) -> None:
+    def piece(self, op: Any, warpgroups: int, slot: Linear, pieces: Linear) -> None:
         """Raises unless this is in one of the entry's parts, or outside of the tensor."""
         gathered = isinstance(self.sums.made.get(op.index[0]), ops.Map)
         line, num = (self.sums.of(op.index[0]), 1) if gathered else self.span(op.index[0])

@@ -132,9 +132,8 @@ def _of_item(kernel: Kernel, access: Access, held: dict[Any, Any]) -> Bounds:
 
 def _moved(op: Op, access: Access, spaces: int) -> int:
     """Threads that copy tiles move vectors of up to 16 bytes."""
-    size = sum(span.size for warp in access.spans for span in warp)
-    if access.kind not in ("read", "write"):
-        return 0
+    counted = access.kind in ("read", "write")
+    size = sum(span.size for warp in access.spans for span in warp if counted)
     if spaces > 1:
         return size // 128 // 16 * 16
     values = results_of(op) if access.kind == "read" else operands(op)

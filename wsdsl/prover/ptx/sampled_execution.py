@@ -22,7 +22,7 @@ from wsdsl.ir.ops import Iota, Partition, by_warpgroup
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import I32, State, TensorMap, Tile
 from wsdsl.prover.machine.instructions import grid_of
-from wsdsl.prover.ops.grid import SPECIAL
+from wsdsl.prover.ops.grid import SPECIAL, numbers_of
 from wsdsl.prover.ptx import accessed_bytes as a
 from wsdsl.prover.ptx.accessed_bytes import POINTER, Allowed, Own
 from wsdsl.prover.ptx.ptx_trace import OPERAND, Jump, Program
@@ -51,7 +51,7 @@ DIVIDES = ("floordiv", "mod")
 Numbers = tuple[int | None, ...]
 Seen = tuple[str, Numbers]
 """An event, and of a copy its coordinates; of a semaphore the argument, the byte and the amount."""
-ELECTED, WARPGROUP = "elected", "%warpgroup"
+ELECTED = "elected"
 WAIT: Seen = "a wait", ()
 FENCE: Seen = "a fence or barrier", ()
 NUMBERS: Seen = "an event with numbers", ()
@@ -89,8 +89,8 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
         body = [op for op in kernel.body if op is partition or not isinstance(op, Partition)]
         anywhere = [x for x, _ in _anywhere(kernel, body, unknown)]
         lanes = LANES if of == 1 and anywhere else LANES[:1]
-        numbers = {id(op) for op in walk(partition.body)} & _numbered(kernel).keys()
-        flags = {op for op in numbers if not isinstance(_numbered(kernel)[op], Access)}
+        inside = {id(op): _events_of(kernel).get(id(op)) for op in walk(partition.body)}
+        flags = {op for op, x in inside.items() if getattr(x, "on", None) == "semaphore"}
         compared = set[int]()
         of_flags = [(CLUSTERS, n, plain if n < 8 else half) for n in range(16)]
         many = [*(of_flags if flags else of_flags[1 : samples + 1]), *few]
@@ -103,13 +103,9 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
             if not (launched := _launched(kernel, given, clusters)):
                 continue
             cta = n * APART % launched * ranks + rank
-            special = {
-                "%tid.x": 128 * group + 32 * warp + lane, "%cluster_ctarank": cta % ranks,
-                "%ctaid.x": cta, "%nctaid.x": clusters * ranks,
-                "%clusterid.x": cta // ranks, "%nclusterid.x": clusters,
-                DATA: (near, n), Own: full,
-            }  # fmt: skip
-            held = {WARPGROUP: group - groups.start, **special, **given}
+            special: Held = {SPECIAL[x]: n for x, n in numbers_of(cta, clusters, ranks).items()}
+            special |= {"%tid.x": 128 * group + 32 * warp + lane, DATA: (near, n), Own: full}
+            held = {"%warpgroup": group - groups.start, **special, **given}
             held |= {ELECTED: not special["%tid.x"], Partition: group == groups.start and lane < 32}
             own = _events(_kernel_events(kernel, body, held), lane)
             sizes = [given.get(x) for x in arguments]
@@ -224,18 +220,17 @@ def _kernel_events(kernel: Kernel, region: Sequence[Op], held: Held) -> Events:
                     carried = [held.get(x) for x in yielded(op.body)]
                 held |= zip(op.result, carried, strict=True)
             case _:
-                event = _events_of(kernel).get(id(op))
-                if event == NUMBERS:
+                effect = _events_of(kernel).get(id(op))
+                if (event := _kind(effect)) == NUMBERS:
                     yield from [(STOP, op)] if getattr(op, "lines", 0) else []
-                    event = _event(kernel, op, held)
+                    event = _event(kernel, op, effect, held)
                 if event is not None and (event != FENCE or held[Own]):
                     yield event, op
                 held |= dict.fromkeys(results_of(op), _value(kernel, op, held))
 
 
-def _event(kernel: Kernel, op: Any, held: Held) -> Seen:
+def _event(kernel: Kernel, op: Any, effect: Effect | None, held: Held) -> Seen:
     """A copy with its coordinates, or a semaphore with its amount."""
-    effect = _numbered(kernel)[id(op)]
     if isinstance(effect, Access):
         box: Any = kernel.definers[op.map]
         at = [held.get(x) for x in reversed(op.coordinates)]
@@ -297,20 +292,13 @@ def _around(kernel: Kernel) -> dict[int, bool]:
 
 
 @once
-def _numbered(kernel: Kernel) -> dict[int, Effect]:
-    """The effects with numbers."""
-    effects = ((id(op), effect) for op in kernel.ops for effect in op.effects(kernel.definers))
-    return {op: effect for op, effect in effects if _kind(effect) == NUMBERS}
-
-
-@once
-def _events_of(kernel: Kernel) -> dict[int, Seen]:
+def _events_of(kernel: Kernel) -> dict[int, Effect]:
     """Waits, fences and barriers; and events that have numbers."""
     effects = ((id(op), effect) for op in kernel.ops for effect in op.effects(kernel.definers))
-    return {op: event for op, effect in effects if (event := _kind(effect)) is not None}
+    return {op: effect for op, effect in effects if _kind(effect) is not None}
 
 
-def _kind(effect: Effect) -> Seen | None:
+def _kind(effect: Effect | None) -> Seen | None:
     match effect:
         case Wait(on="mbarrier"):
             return WAIT

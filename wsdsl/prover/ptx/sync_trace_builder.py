@@ -41,12 +41,6 @@ class TraceBuilder(ABC):
         """Numbers that depend only on the CTA's rank in its cluster."""
         self.by_warpgroup: dict[Value, tuple[int, ...]] = {}
         """Numbers that depend only on the warpgroup, for each warpgroup of the CTA."""
-        self.arrivals: dict[Value, int] = {}
-        self.packed: set[Value] = set()
-        """Maps of packed tensors."""
-        self.boxes: dict[Value, int] = {}
-        """Bytes of a TMA box, by the tensor map."""
-        self.empty: set[Value] = set()
         self.around: list[tuple[Value, Value]] = []
         """Bounds of the enclosing loops."""
         self.decided: dict[tuple[Value, Value], bool] = {}

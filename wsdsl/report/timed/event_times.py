@@ -93,14 +93,12 @@ def wait(agent: Agent, op: Any, effect: Wait) -> Steps:
 
 def _meeting(agent: Agent, op: Any, effect: Arrive) -> tuple[Meeting, int]:
     """Return a barrier, and how many agents it expects."""
-    sm = agent.sm
-    if effect.on == "cta":
-        return sm.meeting, len(sm.agents)
-    if effect.on == "cluster":
-        # It is a part of what a start takes.
-        return sm.cluster[0].cluster_meeting, sum(len(sm.agents) for sm in sm.cluster)
-    item = 0 if effect.item is None else int(agent.get(effect.item))
-    return sm.named[effect.numbers[item]], op.num_warpgroups
+    if effect.on == "named barrier":
+        item = 0 if effect.item is None else int(agent.get(effect.item))
+        return agent.sm.meetings[effect.numbers[item]], op.num_warpgroups
+    # That of a cluster is a part of what a start takes.
+    sms = agent.sm.cluster if effect.on == "cluster" else [agent.sm]
+    return sms[0].meetings[effect.on], sum(len(sm.agents) for sm in sms)
 
 
 def _flag(agent: Agent, op: Any) -> Flag:

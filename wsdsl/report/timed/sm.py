@@ -75,8 +75,7 @@ class Sm:
             op.result.name: [Barrier(op.arrivals) for _ in range(op.result.type.num)]
             for op in facts.barriers
         }
-        self.meeting, self.cluster_meeting = Meeting(), Meeting()
-        self.named: dict[int, Meeting] = defaultdict(Meeting)
+        self.meetings = defaultdict[str | int, Meeting](Meeting)
         self.agents: list[Agent] = []
         self.last = 0.0
         """When its last store is complete."""

@@ -87,7 +87,6 @@ def decided_by_data(kernel: Kernel) -> Op | None:
         decides = operands(op)[: len(operands(op)) - len(carried)] if regions(op) else ()
         if any(v.name in known for v in decides):
             return op
-        loads = op.repeatable and not op.pure
-        if loads or any(v.name in known for v in operands(op)):
+        if (op.repeatable and not op.pure) or any(v.name in known for v in operands(op)):
             known |= {v.name for v in results_of(op) if not isinstance(v.type, Fragment)}
     return None
