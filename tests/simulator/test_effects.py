@@ -382,7 +382,7 @@ def test_accesses_of_tensors_are_those_of_the_prover() -> None:
         for e in run.accesses("global"):
             touch = touch_of(e.op, run.kernel.definers)
             assert touch is not None and touch.tensor == e.name, e
-            place = places.access(e.op, touch).place
+            place = places.access(e.op).place
             for dim, (at, along) in enumerate(zip(e.at, place.dims, strict=False)):
                 size = at.stop - at.start if isinstance(at, slice) else np.ptp(at) + 1
                 by_warp = place.rows is not None and place.rows[0] == dim and len(e.threads) <= 32

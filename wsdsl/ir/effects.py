@@ -19,10 +19,10 @@ Kind = Literal["read", "write", "add", "take"]
 """`add` is atomic; `take` reads and leaves the bytes undefined."""
 Synchronizer = Literal[
     "mbarrier", "named barrier", "semaphore", "warp", "cta", "cluster", "grid", "wgmma", "bulk",
-    "tcgen05.ld", "tcgen05.st",
+    "tcgen05.ld", "tcgen05.st", "registers",
 ]  # fmt: skip
-"""Barriers, semaphores, `grid`: the order of the kernels on a stream (griddepcontrol), and
-asynchronous groups, which are committed (Arrive) and waited for."""
+"""Barriers, semaphores, `grid`: the order of the kernels on a stream (griddepcontrol), asynchronous
+groups, which are committed (Arrive) and waited for, and the CTA's pool of registers."""
 Threads = Literal["one", "warps", "all"]
 """The elected thread (of each warpgroup); one thread of each warp; all threads that run the op."""
 RANK = "rank"
@@ -47,12 +47,25 @@ class Span:
 
 
 @record
+class Elements:
+    """Elements of a tensor in GMEM: those of the indices `at`, an i32 scalar or fragment for each
+    dimension, or a box of `extents` that begins there. `rows`: the dimension along which each warp
+    has elements of its own, after those of the previous one, and how many.
+    """
+
+    at: tuple[Value, ...]
+    extents: tuple[int, ...] = ()
+    rows: tuple[int, int] | None = None
+
+
+@record
 class Access:
     """An access to `of`: an array of items (item `item`: a state, an index, or None for the first),
     or a tensor. `spans`: of each of the four warps, or one tuple for all threads. An `async` access
     is that of the async proxy: it continues after the op. `cta`: a rank in the cluster,
     `multicast`: a mask of ranks, `ctas`: all of this number, `pair`: both CTAs of a pair; else the
-    executing CTA. With `of` None all of TMEM.
+    executing CTA. With `of` None all of TMEM. `elements` of a tensor: None for all of them. With
+    `pred` (a bool scalar) only where that is true.
     """
 
     kind: Kind
@@ -65,6 +78,8 @@ class Access:
     multicast: Value | None = None
     ctas: int = 1
     pair: bool = False
+    elements: Elements | None = None
+    pred: Value | None = None
 
 
 @record

@@ -31,10 +31,11 @@ Space = Literal[
     "grid",
     "wgmma",
     "bulk",
+    "registers",
 ]
 """Where the effect is. `warp`, `cta` and `cluster` are barriers of all their threads, `grid` the
 order of this kernel and its neighbors on a stream (griddepcontrol), `wgmma` and `bulk` (TMA stores)
-asynchronous groups, which are committed (`arrive`) and waited for."""
+asynchronous groups, which are committed (`arrive`) and waited for, `registers` the CTA's pool."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

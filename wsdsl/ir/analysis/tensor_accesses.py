@@ -40,6 +40,11 @@ def touch_of(op: Op, made: Makers) -> Touch | None:
     return None
 
 
+def is_load(op: Op | None) -> bool:
+    """Return whether an op reads GMEM, and may do so again."""
+    return op is not None and op.repeatable and not op.pure
+
+
 @once
 def touches(kernel: Kernel) -> Sequence[tuple[Op, Touch]]:
     found = [(op, touch_of(op, kernel.definers)) for op in kernel.ops if effects(type(op))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wsdsl.ir.op import ALL, SCHEDULED, ManyResults, Op, Region, Value, binds, op_class
 
 
@@ -12,6 +14,12 @@ class Loop(ManyResults):
     init: tuple[Value, ...]
     args: tuple[Value, ...]
     body: Region
+    claimed: bool = False
+
+    @property
+    def bounds(self: Any) -> tuple[Value, Value, Value]:
+        """The first index, the end and the step of a SCHEDULED loop."""
+        return self.start, self.stop, self.step
 
 
 @op_class(SCHEDULED, "any", any_lanes=True)

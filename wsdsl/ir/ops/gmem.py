@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from wsdsl.ir.attribute_checks import BYTES, SIZE, between
-from wsdsl.ir.effects import Access, Effects, whole
+from wsdsl.ir.effects import Access, Effects, Elements, whole
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import box_fault
 from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
@@ -98,7 +98,7 @@ class ThreadStore(Boxes, Op):
     def effects(self, made: Makers) -> Effects:
         size = self.tensor.as_tensor.dtype.size(math.prod(self.box))
         yield Access("read", "smem", self.shared, self.item, self.spans(size))
-        yield Access("add" if self.accumulate else "write", "gmem", self.tensor)
+        yield self.store(self.tensor, self.box)
 
     def faults(self, made: Makers) -> Iterator[str]:
         tensor = self.tensor.as_tensor
@@ -134,7 +134,7 @@ class LoadGlobal(ByElements, OneResult):
     only: Value | None = None
 
     def effects(self, made: Makers) -> Effects:
-        yield Access("read", "gmem", self.tensor)
+        yield Access("read", "gmem", self.tensor, elements=Elements(self.index))
 
     def faults(self, made: Makers) -> Iterator[str]:
         kind = self.result.type
@@ -160,7 +160,8 @@ class StoreGlobal(ByElements, Op):
     pred: Value | None = None
 
     def effects(self, made: Makers) -> Effects:
-        yield Access("add" if self.accumulate else "write", "gmem", self.tensor)
+        kind, elements = "add" if self.accumulate else "write", Elements(self.index)
+        yield Access(kind, "gmem", self.tensor, elements=elements, pred=self.pred)
 
 
 @op_class(SCHEDULED, "warpgroup", ranges=dict(row_dim=between(-1, 4)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 from wsdsl.ir.analysis.tile_widths import narrower_side
 from wsdsl.ir.attribute_checks import between
+from wsdsl.ir.effects import Arrive, Effects, Wait
 from wsdsl.ir.op import SCHEDULED, Kernel, Makers, OneResult, Op, Value, op_class, with_fields
 from wsdsl.ir.tile_scheduler import tile_scheduler
 
@@ -37,8 +39,8 @@ class LaunchGrid(Op):
     narrowed: int = 0
 
     @property
-    def worker_numbers(self) -> tuple[type[Op], type[Op]]:
-        """The ops that give the index of a worker, a CTA or a cluster, and the number of them."""
+    def worker(self) -> tuple[type[SpecialRegister], type[SpecialRegister]]:
+        """The index of the CTA, or the cluster, that processes an item, and the number of these."""
         return (ClusterIndex, NumClusters) if self.cluster > 1 else (CtaIndex, NumCtas)
 
     def faults(self, made: Makers) -> Iterator[str]:
@@ -75,34 +77,49 @@ class LaunchNarrowing(OneResult):
     widths: int
 
 
+@op_class(())
+class SpecialRegister(OneResult):
+    """Base of indices `within` the grid, a cluster or a partition, and of extents of the grid."""
+
+    within: ClassVar[Literal["grid", "cluster", "partition"] | None] = "grid"
+
+
 @op_class(SCHEDULED, "any", pure=True)
-class CtaIndex(OneResult):
+class CtaIndex(SpecialRegister):
     """The index of this CTA in the grid; i32."""
 
 
 @op_class(SCHEDULED, "any", pure=True)
-class NumCtas(OneResult):
+class NumCtas(SpecialRegister):
     """The number of CTAs in the grid; i32."""
+
+    within = None
 
 
 @op_class(SCHEDULED, "any", pure=True, of_cluster=True)
-class ClusterIndex(OneResult):
+class ClusterIndex(SpecialRegister):
     """The index of this CTA's cluster in the grid: `cta_index` by the cluster's size; i32."""
 
 
 @op_class(SCHEDULED, "any", pure=True, of_cluster=True)
-class NumClusters(OneResult):
+class NumClusters(SpecialRegister):
     """The number of clusters in the grid; i32."""
+
+    within = None
 
 
 @op_class(SCHEDULED, "any", pure=True, of_cluster=True)
-class CtaRank(OneResult):
+class CtaRank(SpecialRegister):
     """The index of this CTA in its cluster; i32."""
+
+    within = "cluster"
 
 
 @op_class(SCHEDULED, "any", pure=True)
-class WarpgroupIndex(OneResult):
+class WarpgroupIndex(SpecialRegister):
     """The index of the executing warpgroup in its partition; i32, warp-uniform."""
+
+    within = "partition"
 
 
 @op_class(SCHEDULED, "warpgroup", was="set_max_registers", by_lone_warps=True)
@@ -111,3 +128,14 @@ class Setmaxnreg(Op):
 
     count: int
     increase: bool
+
+    def effects(self, made: Makers) -> Effects:
+        yield Wait("registers") if self.increase else Arrive("registers")
+
+
+def entry_registers(kernel: Kernel, warpgroups: int) -> int:
+    """Return the registers per thread at entry. ptxas gives a kernel no more than its largest
+    setmaxnreg takes.
+    """
+    entry = kernel.target.entry_registers(warpgroups)
+    return min(entry, max((op.count for op in kernel.of(Setmaxnreg)), default=entry))

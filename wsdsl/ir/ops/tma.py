@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wsdsl.ir.attribute_checks import ANY_ORDER, BYTES, between
-from wsdsl.ir.effects import Access, Arrive, Effects, Span, Wait, scaled, whole
+from wsdsl.ir.effects import Access, Arrive, Effects, Elements, Span, Wait, scaled, whole
 from wsdsl.ir.hardware.gmem_limits import ADDED_ATOMICALLY
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, SWIZZLE_SPAN, start_faults
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, box_fault
@@ -29,6 +29,7 @@ class WarpBox(NamedTuple):
 class Boxes:
     """Base of stores of boxes by the four warps, each from its part of an item."""
 
+    coordinates: tuple[Value, ...]
     shared: Value
     row_dim: int
     apart: int
@@ -81,15 +82,18 @@ class Boxes:
         if self.apart % unit:
             yield f"a panel must start at a multiple of {unit} bytes"
 
-    def reach(self, box: Sequence[int], dtype: DType) -> tuple[list[int], int]:
-        """Return the elements that all warps copy along each dimension, and one along `row_dim`."""
-        extents = [size * WARPS if dim == self.row_dim else size for dim, size in enumerate(box)]
-        if not self.lines:
-            return extents, box[self.row_dim]
-        extents[self.line_dim] = self.lines
-        by_line = self.row_dim == self.line_dim
-        each = self.part_bytes // dtype.size(math.prod(box)) if by_line else 1
-        return extents, each * box[self.row_dim]
+    def store(self, tensor: Value, box: Sequence[int], asynchronous: bool = False) -> Access:
+        """Return the access of all warps to the tensor."""
+        extents = dict(enumerate(box))
+        each = extents.get(self.row_dim, 0)
+        extents[self.row_dim] = WARPS * each
+        if self.lines:
+            extents[self.line_dim] = self.lines
+            by_line = self.row_dim == self.line_dim
+            each *= self.part_bytes // tensor.as_tensor.dtype.size(math.prod(box)) if by_line else 1
+        kind = "add" if self.accumulate else "write"
+        elements = Elements(self.coordinates, tuple(extents.values()), (self.row_dim, each))
+        return Access(kind, "gmem", tensor, asynchronous=asynchronous, elements=elements)
 
     def box_start(self, part: WarpBox, box: Sequence[int], at: Sequence[int]) -> tuple[int, ...]:
         """Return the first coordinates of a box of the op at coordinates `at`."""
@@ -237,8 +241,7 @@ class TmaStore(Boxes, ByTensorMap):
         if map := self.tensor_map(made):
             where = self.shared, self.item, self.spans(map.bytes)
             yield Access("read", "smem", *where, asynchronous=True)
-            kind = "add" if self.accumulate else "write"
-            yield Access(kind, "gmem", map.tensor, asynchronous=True)
+            yield self.store(map.tensor, map.box, asynchronous=True)
 
     def faults(self, made: Makers) -> Iterator[str]:
         yield from super().faults(made)

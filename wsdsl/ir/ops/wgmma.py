@@ -68,8 +68,13 @@ class EmptyAccumulator(OneResult):
     """An accumulator with undefined values; a first `wgmma` with `accumulate` false fills it."""
 
 
+@op_class(())
+class CompleteAccumulator(Unary):
+    """Base of ops on the registers of an accumulator whose MMAs are complete."""
+
+
 @op_class(SCHEDULED, "warpgroup", pure=True)
-class AsAccumulator(Unary):
+class AsAccumulator(CompleteAccumulator):
     """A fragment handed back to wgmma; the same registers."""
 
 
@@ -226,8 +231,7 @@ class WgmmaWait(ManyResults):
 
 
 @op_class(SCHEDULED, "warpgroup", pure=True)
-class ZeroUnless(OneResult):
+class ZeroUnless(CompleteAccumulator):
     """`x` where the bool scalar `cond` holds, else zeros (x is then undefined: no wgmma ran)."""
 
-    x: Value
     cond: Value

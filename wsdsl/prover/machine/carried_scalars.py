@@ -6,25 +6,17 @@ the same in all partitions that make it alike.
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Makers, Op, Value, attributes_of, operands
+from wsdsl.ir.analysis.tensor_accesses import is_load
+from wsdsl.ir.op import Makers, Op, Value, operands
 from wsdsl.ir.rewriter import yielded
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Tensor, Tile
 from wsdsl.prover.machine.machine import Agent
 from wsdsl.prover.machine.model import Model
+from wsdsl.prover.machine.scalars import named
 from wsdsl.prover.machine.symbolic_terms import apply
 
 SMALL = 3
 """Numbers up to this are followed as they are: whose tile it is in ping-pong, for instance."""
-MADE_OF_OPERANDS = (
-    ops.Map,
-    ops.Cast,
-    ops.Bitcast,
-    ops.DimSize,
-    ops.Constant,
-    ops.NumCtas,
-    ops.NumClusters,
-)
-"""Ops whose results are the same wherever their operands are."""
 Stack = tuple[Value, ...]
 
 
@@ -36,11 +28,11 @@ class Formulas:
         self.made = model.kernel.definers
         self.changes = model.written | model.effects.lent
         self.numbers: dict[Any, int] = {}
-        self.around: list[ops.ForRange] = []
+        self.around: list[ops.Loop] = []
         """The loops around, with the one whose values are looked at."""
         self.known: dict[tuple[Value, Stack], int | None] = {}
 
-    def carried(self, loop: ops.ForRange, around: list[ops.ForRange]) -> list[tuple[int, int]]:
+    def carried(self, loop: ops.Loop, around: list[ops.Loop]) -> list[tuple[int, int]]:
         """Which of the scalars that the loop carries (their places) are made how."""
         self.around, self.known = [*around, loop], {}
         found = [(n, self._of(v, ())) for n, v in enumerate(loop.args) if isinstance(v.type, Tile)]
@@ -59,60 +51,62 @@ class Formulas:
     def _told(self, value: Value, stack: Stack) -> Any:
         op = self.made.get(value)
         match op:
-            case ops.ForRange() if value == op.index:
+            case ops.Loop() if value == op.index:
                 return "index", self.around.index(op)
-            case ops.ForRange() if value in stack:
+            case ops.Loop() if value in stack:
                 return "argument", stack.index(value)
-            case ops.ForRange() if value in op.args and op is self.around[-1]:
+            case ops.Loop() if value in op.args and op is self.around[-1]:
                 n = op.args.index(value)
                 made_of = [self._of(op.init[n], ()), self._of(yielded(op.body)[n], (*stack, value))]
             case ops.If():
                 n = op.result.index(value)
                 held = op.cond, yielded(op.then)[n], yielded(op.orelse)[n]
                 made_of = [self._of(v, stack) for v in held]
-            case ops.LoadGlobal() if op.tensor.name not in self.changes:
-                made_of = [self._of(v, stack) for v in op.index]
-            case _ if isinstance(op, MADE_OF_OPERANDS):
+            case None if isinstance(value.type, Tensor) and value.name not in self.changes:
+                return "tensor", value
+            case Op(repeatable=True) if not (isinstance(op, ops.SpecialRegister) and op.within):
                 made_of = [self._of(v, stack) for v in operands(op)]
             case _:
                 return None
-        return None if None in made_of else (*_attributes(value, op), *made_of)
+        if None in made_of:
+            return None
+        return (*(named(op) if op.repeatable else (type(op), str(value.type))), *made_of)
 
 
 class Ahead:
     """The loads that a loop carries, each made of its iteration's index in the one before."""
 
-    def __init__(self, loop: ops.ForRange, made: Makers) -> None:
+    def __init__(self, loop: ops.Loop, made: Makers) -> None:
         self.loop, self.made = loop, made
         self.ops = dict[int, list[Op]]()
         """By their places, the ops that make them of `next`, the next iteration's index."""
         self.next = frozenset(
             op.result
             for op in loop.body
-            if isinstance(op, ops.Map) and (op.fn, op.args) == ("add", (loop.index, loop.step))
+            if isinstance(op, ops.Map) and (op.fn, op.args) == ("add", (loop.index, loop.bounds[2]))
         )
         for n, (init, handed) in enumerate(zip(loop.init, yielded(loop.body), strict=True)):
-            if isinstance(made.get(handed), ops.LoadGlobal) and self._alike(init, handed):
+            if is_load(made.get(handed)) and self._alike(init, handed):
                 self.ops[n] = self._between(handed)
 
     def _alike(self, first: Value, later: Value) -> bool:
         """Is `first` before the loop what `later` is for the iterations that follow?"""
         one, other = self.made.get(first), self.made.get(later)
-        if first == later or (first == self.loop.start and later in self.next):
+        if first == later or (first == self.loop.bounds[0] and later in self.next):
             return True
         match one, other:
             case ops.Constant(), _:
                 return self._number(later) == one.value
-            case (ops.LoadGlobal(), ops.LoadGlobal()) if one.tensor == other.tensor:
-                return all(map(self._alike, one.index, other.index))
-            case (ops.Map(), ops.Map()) if _attributes(first, one) == _attributes(later, other):
-                return all(map(self._alike, one.args, other.args))
+            case Op(repeatable=True), Op() if type(one) is type(other) and (
+                is_load(one) or named(one) == named(other)
+            ):
+                return all(map(self._alike, operands(one), operands(other)))
             case _:
                 return False
 
     def _number(self, value: Value) -> Any:
         """Its value in the first iteration, if that is a number."""
-        op = self.made.get(self.loop.start if value in self.next else value)
+        op = self.made.get(self.loop.bounds[0] if value in self.next else value)
         if isinstance(op, ops.Map):
             args = tuple([self._number(x) for x in op.args])
             return None if None in args else apply(op.fn, args)
@@ -123,14 +117,6 @@ class Ahead:
         if op is None or value in self.next or op not in self.loop.body:
             return []
         return [*(x for v in operands(op) for x in self._between(v)), op]
-
-
-def _attributes(value: Value, op: Op) -> tuple[Any, ...]:
-    tensor = op.tensor.name if isinstance(op, ops.LoadGlobal) else ""
-    if isinstance(op, ops.ForRange | ops.If):
-        return type(op).__name__, str(value.type)
-    types = (str(v.type) for v in operands(op))
-    return type(op).__name__, str(value.type), *types, tensor, *map(repr, attributes_of(op))
 
 
 def name_carried(a: Agent, carried: tuple[tuple[int, int], ...], when: str, iteration: int) -> None:

@@ -8,8 +8,8 @@ enclosing loop with equal bounds; how often they run is then left open, but it i
 from dataclasses import replace
 from typing import Any
 
+from wsdsl.ir.effects import Access
 from wsdsl.ir.op import Op
-from wsdsl.ir.ops import StoreScaleFactors, Tcgen05St
 from wsdsl.ir.verify.threads import misplaced
 from wsdsl.prover.failure import Undecided
 from wsdsl.prover.machine.carried_scalars import name_carried
@@ -262,7 +262,8 @@ def end(m: Machine, a: Agent, i: Instruction) -> int:
     if a.open.op is not None or a.groups:
         last = a.open.op or a.groups[-1].op or op
         what, wait = "wgmma_wait has completed this wgmma", "wgmma_wait(pending=0)"
-        if isinstance(last, (Tcgen05St, StoreScaleFactors)):
+        made = m.model.kernel.definers
+        if any(isinstance(e, Access) and e.space == "tmem" for e in last.effects(made)):
             what, wait = "fence follows the wait for this store", "tcgen05_fence"
         raise a.fail("exit", last, f"the kernel ends, but no {what}", hint=f"end with {wait}")
     if a.began_stores:

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Op, walk
-from wsdsl.ir.ops import Partition
+from wsdsl.ir.effects import Arrive, Wait
+from wsdsl.ir.op import Kernel, Op, Value, walk
 from wsdsl.ir.printer import IR_HINT, print_head, print_op
 from wsdsl.ir.types import Sizes
 from wsdsl.prover.failure import GLOBAL_ORDER, KINDS, SPLIT_K, Failure, Party
 from wsdsl.prover.machine.explore import Decisions, Refuted, follow, start
 from wsdsl.prover.machine.flatten import model_of
-from wsdsl.prover.machine.history import History, Step
+from wsdsl.prover.machine.history import History, Step, barrier_text
 from wsdsl.prover.machine.machine import Machine
 from wsdsl.prover.machine.model import Model
 from wsdsl.record import record
@@ -160,14 +160,14 @@ def tell(m: Machine, history: History, failure: Failure, sizes: Sizes | None) ->
 def _why(m: Machine, agent: int) -> str:
     a = m.agents[agent]
     i = m.model.codes[a.partition].instructions[a.pc]
-    if isinstance(i.op, ops.MbarrierWait):
-        from wsdsl.prover.machine.history import barrier_text
-
-        state = a.slots[i.extra[i.op.state.name]]
-        return f" for parity {state.parity}; {barrier_text(m, a, i)}"
-    if isinstance(i.op, ops.Setmaxnreg):
-        return f" for {i.op.count - a.registers} registers per thread; {m.pool[a.cta]} are free"
-    return ""
+    match next((effect for effect in i.effects if isinstance(effect, Wait)), None):
+        case Wait(on="mbarrier", item=Value(name=name)):
+            return f" for parity {a.slots[i.extra[name]].parity}; {barrier_text(m, a, i)}"
+        case Wait(on="registers"):
+            more = i.op.count - a.registers
+            return f" for {more} registers per thread; {m.pool[a.cta]} are free"
+        case _:
+            return ""
 
 
 def _hint(m: Machine, failure: Failure) -> str:
@@ -177,15 +177,15 @@ def _hint(m: Machine, failure: Failure) -> str:
     wanted: list[str] = []
     for a in m.agents:
         i = None if a.ended else m.model.codes[a.partition].instructions[a.pc]
-        if i is not None and isinstance(i.op, ops.MbarrierWait):
-            wanted.append(i.op.barriers.name)
+        waits = [e for e in (i.effects if i else ()) if isinstance(e, Wait) and e.on == "mbarrier"]
+        wanted += [wait.of.name for wait in waits if wait.of is not None]
     for name in dict.fromkeys(wanted):
         label = m.model.arrays[name].label
         lines = [
             f"line {op.loc.line}" if op.loc else print_op(op).strip()
             for op in walk(m.model.kernel.body)
-            if isinstance(op, (ops.MbarrierArrive, ops.MbarrierArriveExpectTx))
-            and op.barriers.name == name
+            for e in op.effects(m.model.kernel.definers)
+            if isinstance(e, Arrive) and e.of is not None and e.of.name == name and e.count
         ]
         if lines:
             return f"an arrival on `{label}` must come first; candidates: {', '.join(lines)}"
@@ -195,19 +195,13 @@ def _hint(m: Machine, failure: Failure) -> str:
 
 def agent_keys(model: Model) -> list[str]:
     """The agents as scripts of the simulator call them."""
-    partitions = model.partitions or (Partition(role="kernel"),)
-    return [
-        f"cta{cta}/{number}.{p.role}.{rank}"
-        for cta in model.ranks
-        for number, p in enumerate(partitions)
-        for rank in range(p.num_agents)
-    ]
+    return [f"cta{model.ranks[cta]}/{n}.{p.role}.{rank}" for cta, n, p, rank in model.agents]
 
 
 def _loop_steps(kernel: Kernel) -> Iterator[tuple[str, int]]:
     """The dimensions at whose ends loops end, each with the loop's step."""
-    for op in kernel.of(ops.ForRange):
-        stop, step = kernel.definers.get(op.stop), kernel.definers.get(op.step)
+    for op in (op for op in kernel.ops if isinstance(op, ops.Loop)):
+        _, stop, step = map(kernel.definers.get, op.bounds)
         if isinstance(stop, ops.DimSize) and isinstance(step, ops.Constant):
             yield from [(stop.dim, step.value)] if isinstance(step.value, int) else []
 
@@ -215,12 +209,9 @@ def _loop_steps(kernel: Kernel) -> Iterator[tuple[str, int]]:
 def candidates(kernel: Kernel) -> Iterator[dict[str, int]]:
     """Small sizes: each dimension a few of the steps that loops and tiles take along it."""
     fixed = dict(kernel.sizes)
-    units: dict[str, int] = {}
-    for op in kernel.of(ops.DimSize, ops.LaunchGrid):
-        if isinstance(op, ops.DimSize):
-            units.setdefault(op.dim, 1)
-        else:
-            units |= dict(op.tiles)
+    grid = ops.grid_of(kernel)
+    units = dict.fromkeys((op.dim for op in kernel.of(ops.DimSize)), 1)
+    units |= dict(grid.tiles if grid else ())
     for dim, step in _loop_steps(kernel):
         units[dim] = max(units.get(dim, 1), step)
     open_dims = [dim for dim in units if dim not in fixed]

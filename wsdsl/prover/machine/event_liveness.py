@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from wsdsl.ir import ops
 from wsdsl.ir.effects import Access, Fence, Wait, reaches_cluster
-from wsdsl.ir.op import operands
+from wsdsl.ir.op import operands, results_of
+from wsdsl.ir.types import MatrixDescriptor
 from wsdsl.prover.machine.flatten import of_rest
 from wsdsl.prover.machine.instructions import Code, Instruction
 from wsdsl.prover.machine.machine import ALL, ELECTED, Machine, known_to_all, known_to_some
@@ -39,14 +39,15 @@ class Settled:
 
 def asks_of(model: Model, code: Code) -> list[tuple[Ask, ...]]:
     """For each instruction, what the code may use from there on."""
-    read = {i.op.shared.name for i in code.instructions if isinstance(i.op, ops.SmemDescriptor)}
-    products = [(model.arrays[name].index, LOOKS, ALL, False) for name in sorted(read)]
+    results = [(i.op, v) for i in code.instructions for v in results_of(i.op)]
+    described = (op for op, v in results if isinstance(v.type, MatrixDescriptor))
+    names = {v.name for op in described for v in operands(op)} & model.arrays.keys()
 
     def before(held: dict[Ask, None], i: Instruction) -> dict[Ask, None]:
-        asked = products if isinstance(i.op, ops.WgmmaMmaAsync) else _asks(model, i)
-        if isinstance(i.op, ops.Tcgen05Mma):
-            far = i.op.cta_group > 1
-            asked = [*asked, *((place, use, ELECTED, far) for place, use, _, _ in products)]
+        asked = _asks(model, i)
+        if any(isinstance(v.type, MatrixDescriptor) for v in operands(i.op)):
+            who, remote = ELECTED if i.elected else ALL, getattr(i.op, "cta_group", 1) > 1
+            asked += [(model.arrays[name].index, LOOKS, who, remote) for name in sorted(names)]
         return held | dict.fromkeys(asked) if any(ask not in held for ask in asked) else held
 
     return [tuple(held) for held in of_rest(code, dict[Ask, None](), before)]
@@ -80,7 +81,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
 
 def settled(m: Machine, asks: list[list[tuple[Ask, ...]]]) -> Settled:
     """Events that all agents that may check them have seen; `asks` by partition and instruction."""
-    found = Settled(heard=[0] * m.model.num_ctas)
+    found = Settled(heard=[0] * len(m.model.ctas))
     by = found.by
     for a in m.agents:
         found.heard[a.cta] |= known_to_some(a)
@@ -91,7 +92,7 @@ def settled(m: Machine, asks: list[list[tuple[Ask, ...]]]) -> Settled:
             of_all = of_first
         for place, use, who, remote in asks[a.partition][a.pc]:
             known = of_first if who == ELECTED else of_all
-            for cta in range(m.model.num_ctas) if remote else (a.cta,):
+            for cta in m.model.ctas if remote else (a.cta,):
                 key = cta, place, use
                 by[key] = by.get(key, EVERYTHING) & known
     return found

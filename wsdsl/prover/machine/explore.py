@@ -1,15 +1,17 @@
 """Follow every way that a kernel's undecided tests allow, until nothing new comes."""
 
 import heapq
+from itertools import product
 
-from wsdsl.ir import ops
+from wsdsl.ir.effects import Wait
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Sizes
 from wsdsl.prover.failure import Failure, Outside, Party, Undecided
 from wsdsl.prover.machine.branch_ordering import chosen
 from wsdsl.prover.machine.flatten import model_of
+from wsdsl.prover.machine.instructions import named_barriers
 from wsdsl.prover.machine.iterations import shown_term
-from wsdsl.prover.machine.machine import ENDED, NOBODY, Agent, Barrier, Machine
+from wsdsl.prover.machine.machine import ENDED, NOBODY, Agent, Barrier, Machine, union
 from wsdsl.prover.machine.model import MANY, Model
 from wsdsl.prover.machine.state_canonicalization import Canonical, Seen
 from wsdsl.prover.machine.symbolic_terms import Term, test_of
@@ -54,17 +56,15 @@ class TooManyError(Refuted):
 def start(model: Model) -> Machine:
     """The machine before the first op."""
     m = Machine(model)
-    sizes = [p.num_agents for p in model.partitions] or [1]
-    for cta in range(model.num_ctas):
-        for partition, num in enumerate(sizes):
-            for rank in range(num):
-                a = Agent(len(m.agents), cta, rank, partition, model.entry_registers)
-                a.slots = [None] * len(model.codes[partition].slots)
-                for value in model.kernel.params:
-                    slot = model.codes[partition].slots.get(value.name)
-                    if slot is not None:
-                        a.slots[slot] = ("parameter", value.name)
-                m.agents.append(a)
+    for cta, partition, _, rank in model.agents:
+        a = Agent(len(m.agents), cta, rank, partition, model.entry_registers)
+        a.slots = [None] * len(model.codes[partition].slots)
+        for value in model.kernel.params:
+            slot = model.codes[partition].slots.get(value.name)
+            if slot is not None:
+                a.slots[slot] = ("parameter", value.name)
+        m.agents.append(a)
+    for _ in model.ctas:
         for array in model.arrays.values():
             if array.first >= 0:
                 m.barriers += [
@@ -96,17 +96,15 @@ def check_end(m: Machine) -> None:
                 (a, i.op)
                 for a in m.agents
                 for i in m.model.codes[a.partition].instructions
-                if isinstance(i.op, ops.NamedBarrierArrive) and number in i.op.numbers
+                if number in named_barriers(i.op)
+                and not any(isinstance(e, Wait) for e in i.effects)
             )
             told = f"the kernel ends, but named barrier {number} has an incomplete arrival"
             agent, op = next(arrive)
             raise agent.fail("exit", op, told)
-    for cta in range(m.model.num_ctas):
+    for cta in m.model.ctas:
         mine = [a for a in m.agents if a.cta == cta]
-        know = 0
-        for a in mine:
-            for known in a.know:
-                know |= known
+        know = union(known for a in mine for known in a.know)
         for (where, _, _), spans in m.memory.items():
             for span in spans:
                 if where == cta and span.write & ~know and span.writer is not None:
@@ -253,12 +251,10 @@ def _all_there(m: Machine) -> None:
     like the others."""
     for code in m.model.codes:
         for i in code.instructions:
-            if isinstance(i.op, ops.NamedBarrierSync | ops.NamedBarrierArrive):
-                for cta in range(m.model.num_ctas):
-                    num = i.op.num_warpgroups
-                    for barrier in i.op.numbers:
-                        m.named.setdefault((cta, barrier), Barrier(num, pending=num))
-    for cta in range(m.model.num_ctas):
+            for cta, barrier in product(m.model.ctas, named_barriers(i.op)):
+                num = i.op.num_warpgroups
+                m.named.setdefault((cta, barrier), Barrier(num, pending=num))
+    for cta in m.model.ctas:
         for array in m.model.arrays.values():
             for item in range(array.num if array.first < 0 else 0):
                 m.memory[cta, array.index, item] = spans_of(m, cta, array, item)
@@ -271,7 +267,7 @@ def _explore(model: Model, widen: bool, hurry: bool, each_iteration: bool) -> Ex
     _all_there(first)
     heap: list[tuple[tuple[int, int], int, Decisions, Machine, Seen]] = []
     heap.append(((0, 0), 0, (), first, Seen([])))
-    pushed = states = steps = 0
+    pushed, states, steps, ctas = 0, 0, 0, len(model.ctas)
     while heap:
         _, _, decisions, m, came_from = heapq.heappop(heap)
         if came_from.superseded:
@@ -289,12 +285,12 @@ def _explore(model: Model, widen: bool, hurry: bool, each_iteration: bool) -> Ex
             if seen is None:
                 continue
             states += 1
-            many = states * model.num_ctas > MAX_STATES or steps > MAX_STEPS
+            many = states * ctas > MAX_STATES or steps > MAX_STEPS
             if many or (widen and len(m.following) > MAX_AHEAD):
                 a = next(a for a in m.agents if not a.ended)
                 op = model.codes[a.partition].instructions[a.pc].op
                 told = f"the exploration exceeds {MAX_STATES} states and {MAX_STEPS} steps"
-                by = "Schedule.cluster" if model.num_ctas > 1 else "optional fields of the schedule"
+                by = "Schedule.cluster" if ctas > 1 else "optional fields of the schedule"
                 hint = f"remove {by}: the prover found no fault, but too many states"
                 failure = a.fail("unknown", op, told, hint=hint)
                 kind = TooManyError if many else Refuted
@@ -314,4 +310,4 @@ def _explore(model: Model, widen: bool, hurry: bool, each_iteration: bool) -> Ex
         first.visited.check(model)
     except Failure as failure:
         raise Refuted(failure, ()) from None
-    return Explored(states, steps, model.num_ctas)
+    return Explored(states, steps, ctas)

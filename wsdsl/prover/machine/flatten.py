@@ -5,8 +5,10 @@ from itertools import accumulate, chain
 from typing import Any, TypeVar
 
 from wsdsl.ir import ops
+from wsdsl.ir.analysis.tensor_accesses import is_load
+from wsdsl.ir.effects import Access
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, in_family, operands, results_of
-from wsdsl.ir.ops import Partition, ZeroUnless
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Accumulator, Sizes
 from wsdsl.ir.verify.threads import misplaced
@@ -21,8 +23,7 @@ from wsdsl.prover.machine.op_handlers import HANDLERS
 T = TypeVar("T")
 
 SCALARS = (ops.Constant, ops.DimSize, ops.Map)
-LOCAL = (*in_family("wgmma"), ops.LoadPanels, ops.LoadShared, ops.ClearPanels)
-"""Ops on stages that an earlier op waited for, and on registers."""
+WGMMA = in_family("wgmma")
 
 
 def model_of(kernel: Kernel, sizes: Sizes | None = None) -> Model:
@@ -39,7 +40,7 @@ def _flattened(
     """With loops that are told apart by `places`; and what these should be."""
     model = Model(kernel, sizes)
     signatures, formulas = dict[Any, int](), Formulas(model)
-    loops = list[Mapping[Any, list[tuple[ops.ForRange, Region]]]]()
+    loops = list[Mapping[Any, list[tuple[ops.Loop, Region]]]]()
     for number, partition in enumerate(model.partitions or (None,)):
         flattener = Flattener(partition, model, signatures, formulas, number, places)
         model.codes.append(flattener.flatten(kernel.body))
@@ -63,11 +64,11 @@ class Flattener:
     ) -> None:
         self.partition, self.signatures, self.formulas = partition, signatures, formulas
         self.number, self.places, self.made = number, places, model.kernel.definers
-        self.loops: dict[Any, list[tuple[ops.ForRange, Region]]] = {}
+        self.loops: dict[Any, list[tuple[ops.Loop, Region]]] = {}
         self.block: Region = ()
         others = [x for p in model.partitions if p is not partition for x in p.body]
         self.meets_others = {x for op in walk(tuple(others)) for x in named_barriers(op)}
-        self.around: list[ops.ForRange] = []
+        self.around: list[ops.Loop] = []
         self.needed, self.effects, self.written = model.needed, model.effects, model.written
         self.work: tuple[int, int, int] | None = None
         self.arrival = 0
@@ -114,14 +115,16 @@ class Flattener:
         early, late, made_late = list[Op](), list[Op](), set[str]()
         behind: dict[str, list[Op]] = {}
         for op in region:
-            loads = isinstance(op, ops.LoadGlobal) and op.tensor.name not in self.written
             uses = {v.name for v in operands(op)}
+            loads = is_load(op) and self.written.isdisjoint(uses)
             if (loads or isinstance(op, SCALARS)) and made_late.isdisjoint(uses):
                 early.append(op)
                 continue
             made_late.update(v.name for v in results_of(op))
-            if isinstance(op, ZeroUnless) and op.x.name in behind and op.cond.name not in made_late:
-                behind[op.x.name].append(op)
+            x = op.x.name if isinstance(op, ops.CompleteAccumulator) else ""
+            conditions = uses - {x}
+            if x in behind and conditions and made_late.isdisjoint(conditions):
+                behind[x].append(op)
             else:
                 late.append(op)
                 behind |= {v.name: [] for v in results_of(op)}
@@ -138,7 +141,7 @@ class Flattener:
                     skip = self._add(Instruction(control_flow.elect, op, elected, extra=inside))
                     self._region(op.body, True, inside)
                     skip.target = self._here()
-            case ops.ForRange():
+            case ops.Loop():
                 self._loop(op, elected, inside)
             case ops.If():
                 self._branch(op, elected, inside)
@@ -176,12 +179,11 @@ class Flattener:
         # A number is as small for a value with several uses as for one with a single use.
         return self.signatures.setdefault(shape, len(self.signatures))
 
-    def _loop(self, op: ops.ForRange, elected: bool, inside: bool) -> None:
+    def _loop(self, op: ops.Loop, elected: bool, inside: bool) -> None:
         carries = self._needed(op.result) or self._needed(op.args)
         if not self.effects.within(op.body) and not carries:
             return
-        bounds = (op.start, op.stop, op.step)
-        shape = tuple(self.shapes.get(v.name, v.name) for v in bounds)
+        shape = tuple(self.shapes.get(v.name, v.name) for v in op.bounds)
         told = bool(carries) or any(map(self.effects.shared, walk(op.body)))
         # Which of equal loops is meant is told by how many were before it: of those that all of
         # them run who have to agree.
@@ -196,8 +198,8 @@ class Flattener:
         if kin:
             self.code.own.add(signature)
         self.shapes[op.index.name] = ("index", signature)
-        self.shapes |= {v.name: "ForRange" for v in (*op.args, *op.result)}
-        slots = self._slots(bounds)
+        self.shapes |= {v.name: "Loop" for v in (*op.args, *op.result)}
+        slots = self._slots(op.bounds)
         index = (self.code.slot(op.index),)
         ahead = Ahead(op, self.made)
         kept = [n for n in range(len(op.args)) if n not in ahead.ops]
@@ -266,13 +268,12 @@ class Flattener:
             )
 
     def _concerns_other_partitions(self, body: Region) -> bool:
-        """Ops on present stages do not: no other partition runs such a loop."""
-        return any(
-            not self.meets_others.isdisjoint(named_barriers(op))
-            if named_barriers(op)
-            else self.effects.shared(op) and not isinstance(op, LOCAL)
-            for op in walk(body)
-        )
+        """wgmma, and accesses of threads, do not: no other partition runs such a loop."""
+        barriers = {number for op in walk(body) for number in named_barriers(op)}
+        others = [op for op in walk(body) if not (named_barriers(op) or isinstance(op, WGMMA))]
+        found = (e for op in others if self.effects.shared(op) for e in op.effects(self.made))
+        seen = any(not isinstance(e, Access) or e.asynchronous for e in found)
+        return seen or not barriers.isdisjoint(self.meets_others)
 
     def _branch(self, op: ops.If, elected: bool, inside: bool) -> None:
         both = (*op.then, *op.orelse)
@@ -334,8 +335,8 @@ def acting_classes(code: Code, effects: Effects) -> list[tuple[int, ...]]:
     """One thread acts where all that is left to do is its own: a loop's body cannot widen it."""
 
     def widest(known: tuple[int, ...], i: Instruction) -> tuple[int, ...]:
-        effect = i.op in effects.noticed or isinstance(i.op, ops.LoadGlobal)
-        own = i.elected or isinstance(i.op, ops.Setmaxnreg)
+        effect = i.op in effects.noticed or is_load(i.op)
+        own = i.elected or any(getattr(e, "on", "") == "registers" for e in i.effects)
         return ALL if effect and not own else known
 
     return [*of_rest(code, ELECTED, widest)[:-1], ()]

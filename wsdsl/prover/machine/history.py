@@ -93,7 +93,7 @@ def loops_of(m: Machine, a: Agent) -> tuple[tuple[str, str], ...]:
         elif i.backward and pc < a.pc and open_loops and open_loops[-1] is i.op:
             open_loops.pop()
     for op, frame in zip(open_loops, a.frames, strict=False):
-        index = getattr(op, "index").name  # noqa: B009 - a ForRange, that alone opens a frame
+        index = getattr(op, "index").name  # noqa: B009 - a loop, which alone opens a frame
         told.append((index, str(frame[1]) if frame[0] == "counted" else f"#{frame[1]}"))
     return tuple(told)
 

@@ -23,7 +23,6 @@ from wsdsl.ir.op import (
     effects,
     operands,
     regions,
-    results_of,
 )
 from wsdsl.ir.ops import Partition
 from wsdsl.ir.rewriter import walk, yielded
@@ -91,12 +90,6 @@ class Code:
         return self.slots.setdefault(value.name, len(self.slots))
 
 
-SUMS = (ops.AsAccumulator, ops.ZeroUnless)
-"""Ops without effects that define an accumulator's registers."""
-SELF_SYNCHRONIZERS = ("warp", "bulk")
-"""Warps, and groups of TMA stores."""
-
-
 @dataclass(frozen=True)
 class Effects:
     """Ops that other threads can notice.
@@ -105,18 +98,18 @@ class Effects:
     - `private`: ops of these that order no other warpgroup: stores of results, through staging
       buffers;
     - `lent`: workspaces, whose accesses `split_k.py` checks;
+    - `turns`: waits for semaphores of workspaces;
     - `alone`: named barriers that only one warpgroup uses.
     """
 
     noticed: frozenset[Op] = frozenset()
     private: frozenset[Op] = frozenset()
     lent: frozenset[str] = frozenset()
+    turns: frozenset[Op] = frozenset()
     alone: frozenset[int] = frozenset()
 
     def has(self, op: Op) -> bool:
-        if isinstance(op, ops.NamedBarrierSync):
-            return self.alone.isdisjoint(op.numbers)
-        return op in self.noticed
+        return op in self.noticed and self.alone.isdisjoint(named_barriers(op))
 
     def shared(self, op: Op) -> bool:
         """Return whether an op may order other warpgroups."""
@@ -127,14 +120,13 @@ class Effects:
 
     def turn_in(self, region: Region) -> Op | None:
         """The first wait for the semaphore of a workspace."""
-        waits = (op for op in walk(region) if isinstance(op, ops.SemaphoreWait))
-        return next((op for op in waits if op.tensor.name in self.lent), None)
+        return next((op for op in walk(region) if op in self.turns), None)
 
 
 def _is_noticed(op: Op, made: Makers) -> bool:
     if THREADS.get(type(op)) in ("kernel", None) or regions(op):
         return False
-    return isinstance(op, (*SUMS, ops.Setmaxnreg)) or any(map(_orders, op.effects(made)))
+    return isinstance(op, ops.CompleteAccumulator) or any(map(_orders, op.effects(made)))
 
 
 def _orders(effect: Effect) -> bool:
@@ -152,7 +144,7 @@ def _is_private(effect: Effect) -> bool:
         case Fence(of=of):
             return of in ("smem", "gmem")
         case Arrive(on=on) | Wait(on=on):
-            return on in SELF_SYNCHRONIZERS
+            return on in ("warp", "bulk")
 
 
 def named_barriers(op: Op) -> range:
@@ -164,33 +156,35 @@ def workspaces(kernel: Kernel) -> frozenset[str]:
     return frozenset(op.result.name for op in kernel.of(ops.AllocateGlobal))
 
 
-def grid_of(kernel: Kernel) -> ops.LaunchGrid | None:
-    return next(iter(kernel.of(ops.LaunchGrid)), None)
-
-
 def effects_of(kernel: Kernel) -> Effects:
     lent = workspaces(kernel)
     made = kernel.definers
     noticed = frozenset(op for op in kernel.ops if _is_noticed(op, made))
     acting = ((op, [*op.effects(made)]) for op in noticed)
     private = frozenset(op for op, found in acting if found and all(map(_is_private, found)))
-    return Effects(noticed, private, lent, _alone(kernel, lent))
+    turns = frozenset(op for op in kernel.ops if _signals(op, Wait, lent, made))
+    return Effects(noticed, private, lent, turns, _alone(kernel, lent))
+
+
+def _signals(op: Op, kind: type[Arrive | Wait], lent: frozenset[str], made: Makers) -> bool:
+    """Return whether an op arrives on, or waits for, the semaphore of a workspace."""
+    found = (e for e in op.effects(made) if isinstance(e, kind) and e.on == "semaphore")
+    return any(e.of is not None and e.of.name in lent for e in found)
 
 
 def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
     """Named barriers of one warpgroup, all before an arrival at a workspace's semaphore."""
     found: dict[int, Op] = {}
     others: set[int] = set()
+    made = kernel.definers
 
     def visit(region: Region, partition: Op) -> None:
         one = isinstance(partition, Partition) and partition.num_warpgroups == 1
         for op, after in zip_longest(region, region[1:]):
             if numbers := named_barriers(op):
-                hands_on = after is not None and any(
-                    isinstance(e, Arrive) and e.on == "semaphore" and e.of and e.of.name in lent
-                    for e in after.effects(kernel.definers)
-                )
-                own = one and isinstance(op, ops.NamedBarrierSync) and op.num_warpgroups == 1
+                hands_on = after is not None and _signals(after, Arrive, lent, made)
+                waits = any(isinstance(effect, Wait) for effect in op.effects(made))
+                own = one and waits and getattr(op, "num_warpgroups", 0) == 1
                 if not (
                     own and hands_on and found.setdefault(numbers.start, partition) is partition
                 ):
@@ -205,19 +199,11 @@ def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
 
 def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
     """Names of values on which synchronization depends."""
-    made: dict[str, Op] = {}
-    for op in kernel.ops:
-        for value in results_of(op):
-            made[value.name] = op
-        if isinstance(op, ops.ForRange):
-            for value in op.args:
-                made[value.name] = op
-            made[op.index.name] = op
     needed: set[str] = set()
     work: list[Value] = []
     for op in kernel.ops:
-        if isinstance(op, ops.ForRange) and effects.within(op.body):
-            work += [op.start, op.stop, op.step]
+        if isinstance(op, ops.Loop) and effects.within(op.body):
+            work += op.bounds
         elif isinstance(op, ops.If) and effects.within((*op.then, *op.orelse)):
             work.append(op.cond)
         elif effects.has(op):
@@ -227,12 +213,12 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
         if value.name in needed:
             continue
         needed.add(value.name)
-        op = made.get(value.name)
+        op = kernel.definers.get(value)
         match op:
             case None:
                 pass
-            case ops.ForRange():
-                work += [op.start, op.stop, op.step]
+            case ops.Loop():
+                work += op.bounds
                 for place in [
                     i for held in (op.result, op.args) for i, v in enumerate(held) if v == value
                 ]:
@@ -241,8 +227,6 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
             case ops.If():
                 place = op.result.index(value)
                 work += [op.cond, yielded(op.then)[place], yielded(op.orelse)[place]]
-            case ops.WgmmaWait() | ops.WgmmaMmaAsync():
-                work += _wanted(op, kernel.definers)
             case _:
                 work += [v for v in operands(op) if not isinstance(v.type, Fragment)]
     return needed

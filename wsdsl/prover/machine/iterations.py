@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from wsdsl.ir.op import Region, operands, walk
-from wsdsl.ir.ops import ForRange
+from wsdsl.ir.ops import Loop
 from wsdsl.ir.types import Barriers
 from wsdsl.prover.machine.machine import ENDED, NOBODY, Agent, Machine
 from wsdsl.prover.machine.symbolic_terms import of_any_iteration, test_of
@@ -166,7 +166,7 @@ def shown_key(key: Any, names: dict[int, int], at: int = 2) -> Any:
     return tuple([shown_term(x, names) for x in parts])
 
 
-Loops = Mapping[Any, Sequence[tuple[ForRange, Region]]]
+Loops = Mapping[Any, Sequence[tuple[Loop, Region]]]
 """Of a partition, in order: those of each shape that all who run them have to agree about, and
 where they stand."""
 
@@ -190,7 +190,7 @@ def loop_places(partitions: Sequence[Loops]) -> dict[int, int]:
     return found
 
 
-def _places(loops: Sequence[ForRange], whole: Sequence[Sequence[set[str]]]) -> list[int]:
+def _places(loops: Sequence[Loop], whole: Sequence[Sequence[set[str]]]) -> list[int]:
     """Nothing, if they are met in no place, or in several."""
     found = list[int]()
     for n, loop in enumerate(loops):
@@ -201,7 +201,7 @@ def _places(loops: Sequence[ForRange], whole: Sequence[Sequence[set[str]]]) -> l
     return found if len(found) == len(loops) else []
 
 
-def _barriers(loop: ForRange) -> set[str]:
+def _barriers(loop: Loop) -> set[str]:
     return {v.name for op in walk(loop.body) for v in operands(op) if isinstance(v.type, Barriers)}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Op, Value, attributes_of, operands
+from wsdsl.ir.op import Kernel, Value, attributes_of, operands
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.prover.machine.symbolic_terms import COMMUTATIVE, FOLD
 from wsdsl.record import record
@@ -63,7 +63,7 @@ class Sums:
         self.sizes = dict(kernel.sizes)
         self.numbers: dict[Any, int] = {}
         self.meanings: list[Any] = []
-        """Of terms: ("size", dimension), ("value", value), or a function and its arguments."""
+        """Of terms: ("size", dimension), ("value", value), (register,), or a function of sums."""
         self.known: dict[Value, Linear] = {}
 
     def of(self, value: Value) -> Linear:
@@ -81,15 +81,9 @@ class Sums:
                 return Linear(int(op.value))
             case ops.DimSize():
                 return self.size(op.dim)
-            case ops.WarpgroupIndex():
+            case ops.SpecialRegister(within="partition"):
                 return Linear(0, ((WARPGROUP, 1),))
-            case (
-                ops.CtaIndex()
-                | ops.NumCtas()
-                | ops.ClusterIndex()
-                | ops.NumClusters()
-                | ops.CtaRank()
-            ):
+            case ops.SpecialRegister():
                 return self.special(type(op))
             case ops.Map() if _of_integers(op):
                 return self.apply(op.fn, *map(self.of, op.args))
@@ -100,9 +94,9 @@ class Sums:
             case _:
                 return self._term(("value", value))
 
-    def special(self, op: type[Op]) -> Linear:
+    def special(self, op: type[ops.SpecialRegister]) -> Linear:
         """The result of an op without operands."""
-        return self._term((op.__name__,))
+        return self._term((op,))
 
     def number(self, x: int, /) -> Linear:
         return Linear(x)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from wsdsl.ir import ops
@@ -17,8 +19,8 @@ from wsdsl.ir.verify.mma_operands import carried_operands
 from wsdsl.ir.verify.synchronization import reaches_others
 from wsdsl.lazy import cached_property
 from wsdsl.prover.failure import Outside
-from wsdsl.prover.machine.instructions import SUMS, Code, effects_of, grid_of, needed_values
-from wsdsl.prover.machine.symbolic_terms import Term, apply
+from wsdsl.prover.machine.instructions import Code, effects_of, needed_values
+from wsdsl.prover.machine.symbolic_terms import Term
 
 FEW, MANY = 4, 512
 """Iterations that are counted at first, and where not counting them has led to a failure."""
@@ -68,7 +70,7 @@ class Model:
         """Was there one with more, so that it was taken to run any number of times?"""
         flat = list(walk(kernel.body))
         self.partitions = tuple(op for op in kernel.body if isinstance(op, Partition))
-        launch = grid_of(kernel)
+        launch = ops.grid_of(kernel)
         self.cluster = launch.cluster if launch else 1
         self.effects = effects_of(kernel)
         every = [effect for op in flat for effect in op.effects(kernel.definers)]
@@ -93,9 +95,9 @@ class Model:
         self.columns = frozenset(v.name for v in columns)
         """Arrays in tensor memory; `bytes` of theirs are columns, of sums and operands those of one
         half of each warp's lanes, then those of the other."""
-        using = (op for op in flat if not isinstance(op, SUMS))
+        using = (op for op in flat if not isinstance(op, ops.CompleteAccumulator))
         self.used = frozenset(v.name for op in using for v in operands(op))
-        """Values that are used other than by `zero_unless` and `as_accumulator`."""
+        """Values that are used other than as the registers of a complete accumulator."""
         copies = (x for x in accesses if (x.kind, x.space) == ("write", "smem") and x.asynchronous)
         self.copied = frozenset(x.of.name for x in copies if x.of is not None)
         """Arrays that the async proxy writes."""
@@ -119,7 +121,7 @@ class Model:
         self.codes: list[Code] = []
         self.num_warpgroups = sum(p.num_warpgroups for p in self.partitions) or 1
         self.num_agents = sum(p.num_agents for p in self.partitions) or 1
-        self.entry_registers = self._entry_registers(flat)
+        self.entry_registers = ops.entry_registers(kernel, self.num_warpgroups)
 
     def at(self, sizes: Sizes) -> Model:
         """The same kernel at these sizes; the code is shared, what a proof has learnt is not."""
@@ -147,9 +149,9 @@ class Model:
         return tuple(range(self.cluster)) if whole else (None,)
 
     @property
-    def num_ctas(self) -> int:
-        """How many are looked at."""
-        return len(self.ranks)
+    def ctas(self) -> range:
+        """CTAs that are looked at."""
+        return range(len(self.ranks))
 
     def reach(self, cta: int, rank: int) -> int:
         """The CTA of that rank, which `cta` reaches. Raises Outside if it is not looked at."""
@@ -159,12 +161,6 @@ class Model:
         if rank not in self.ranks:
             raise Outside(own, rank)
         return self.ranks.index(rank)
-
-    def _entry_registers(self, flat: list[Any]) -> int:
-        counts = [op.count for op in flat if isinstance(op, ops.Setmaxnreg)]
-        entry = self.kernel.target.entry_registers(self.num_warpgroups)
-        # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
-        return min(entry, max(counts, default=entry))
 
     def _arrays(self, flat: list[Any], halved: set[Value | None]) -> dict[str, Array]:
         made: dict[str, Array] = {}
@@ -189,42 +185,25 @@ class Model:
     def names(self) -> list[str]:
         """Of the agents, by index."""
         told: list[str] = []
-        partitions = self.partitions or (Partition(role="kernel"),)
-        roles = [p.role for p in partitions]
-        for cta in self.ranks:
-            for number, p in enumerate(partitions):
-                where = f"CTA {cta}, " if self.num_ctas > 1 else ""
-                role = p.role if roles.count(p.role) == 1 else f"{p.role} partition {number}"
-                for rank in range(p.num_agents):
-                    which = f" {rank}" if p.num_warpgroups > 1 else ""
-                    told.append(f"{where}{role} warpgroup{which}")
+        roles = [p.role for p in self.partitions]
+        for cta, number, p, rank in self.agents:
+            where = f"CTA {self.ranks[cta]}, " if len(self.ctas) > 1 else ""
+            role = p.role if roles.count(p.role) <= 1 else f"{p.role} partition {number}"
+            which = f" {rank}" if p.num_warpgroups > 1 else ""
+            told.append(f"{where}{role} warpgroup{which}")
         return told
 
+    @property
+    def agents(self) -> Iterator[tuple[int, int, Partition, int]]:
+        """The CTA, the partition with its number, and the rank of each agent."""
+        partitions = [*enumerate(self.partitions or (Partition(role="kernel"),))]
+        for cta, (number, p) in product(self.ctas, partitions):
+            yield from ((cta, number, p, rank) for rank in range(p.num_agents))
+
     def dim(self, name: str) -> Term:
-        if name in self.fixed:
-            return self.fixed[name]
-        if self.sizes is not None and name in self.sizes:
-            return self.sizes[name]
-        return ("dim", name)
+        return {**(self.sizes or {}), **self.fixed}.get(name, ("dim", name))
 
-    def cta_index(self, cta: int) -> Term:
-        if self.sizes is not None:
-            return cta
-        rank = self.ranks[cta]
-        if rank is None or self.cluster == 1:
-            return ("cta",)
-        return apply("add", (apply("mul", (("group", self.cluster), self.cluster)), rank))
-
-    def cta_rank(self, cta: int) -> Term:
-        """In its cluster."""
+    def rank(self, cta: int) -> Term:
+        """The index of a CTA in its cluster."""
         rank = self.ranks[cta]
         return ("rank",) if rank is None else rank
-
-    def cluster_index(self, cta: int) -> Term:
-        return apply("floordiv", (self.cta_index(cta), self.cluster))
-
-    def count(self, what: str) -> Term:
-        """The number of CTAs or clusters in the grid."""
-        if self.sizes is not None:
-            return self.num_ctas // (self.cluster if what == "clusters" else 1)
-        return (what,)

@@ -4,15 +4,15 @@ another has not, and which iteration was the first where no agent tests that.
 
 from dataclasses import replace
 
-from wsdsl.ir import ops
+from wsdsl.ir.effects import Wait
 from wsdsl.prover.machine.instructions import Code
 from wsdsl.prover.machine.machine import NOTHING_STORED, Machine
 
 
 def most_stores(code: Code) -> tuple[int, int]:
     """Groups of stores that may be in flight before a wait, and where the last wait is."""
-    waits = [(i.op.pending, pc) for pc, i in enumerate(code.instructions)
-             if isinstance(i.op, ops.TmaStoreWait)]  # fmt: skip
+    waits = [(effect.pending, pc) for pc, i in enumerate(code.instructions) for effect in i.effects
+             if isinstance(effect, Wait) and effect.on == "bulk"]  # fmt: skip
     return (max(waits)[0] + 1, waits[-1][1]) if waits else (0, -1)
 
 

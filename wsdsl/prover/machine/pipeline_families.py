@@ -12,7 +12,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.effects import Access
 from wsdsl.ir.op import Op, Value, bound, operands, results_of
 from wsdsl.ir.rewriter import walk, yielded
-from wsdsl.ir.types import State
+from wsdsl.ir.types import MatrixDescriptor, State
 from wsdsl.ir.verify.synchronization import reaches_others
 from wsdsl.prover.machine.machine import StageParity
 from wsdsl.prover.machine.model import Array, Family, Model
@@ -43,9 +43,8 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
         states += [v for v in (*results_of(op), *bound(op)) if isinstance(v.type, State)]
         for value, other in _equal_states(op):
             sets.join(value.name, other.name)
-        if model.pairs and isinstance(op, ops.SmemDescriptor):
-            reached.add(op.shared.name)
-        elif reaches_others(op):
+        described = any(isinstance(v.type, MatrixDescriptor) for v in results_of(op))
+        if reaches_others(op) or (model.pairs and described):
             reached |= {v.name for v in operands(op)}
         for array, state in _walked(op):
             if array.name in model.arrays:
@@ -82,7 +81,7 @@ def _equal_states(op: Op) -> Iterator[tuple[Value, Value]]:
     match op:
         case ops.Advance():
             joined = [(op.result, op.state)]
-        case ops.ForRange():
+        case ops.Loop():
             joined = zip(op.init, op.args, op.result, yielded(op.body), strict=True)
         case ops.If():
             joined = zip(op.result, yielded(op.then), yielded(op.orelse), strict=True)

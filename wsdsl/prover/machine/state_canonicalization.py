@@ -53,7 +53,7 @@ class Canonical:
         ]
         self.most_stores = [most_stores(code) for code in model.codes]
         self.arrays = list(model.arrays.values())
-        self.idle = {(c, a.index) for c in range(model.num_ctas) for a in self.arrays}
+        self.idle = {(c, a.index) for c in model.ctas for a in self.arrays}
         self.idle -= model.touched
         """Barriers that no agent was seen to use: they do not rotate with their pipeline."""
         self.union: dict[Any, list[int]] = {}
@@ -173,7 +173,7 @@ class Canonical:
                 if number >= 0 and number not in fixed and self.ring_families[number].turns:
                     held, family = a.slots[slot], self.ring_families[number]
                     if isinstance(held, StageParity):
-                        ctas = range(self.model.num_ctas) if family.remote else (a.cta,)
+                        ctas = self.model.ctas if family.remote else (a.cta,)
                         for cta in ctas:
                             made.setdefault((cta, number), (held.stage, held.parity, family.num))
         return made
@@ -247,7 +247,7 @@ class Canonical:
     def _barriers(self, m: Machine, turns: Turns) -> Barriers:
         """(place, change of parity, barrier), pipelines from where they are said to begin."""
         made: Barriers = []
-        for cta in range(self.model.num_ctas):
+        for cta in self.model.ctas:
             for array in self.arrays:
                 if array.first >= 0:
                     first = cta * self.model.num_barriers + array.first
@@ -260,7 +260,7 @@ class Canonical:
     def _items(self, m: Machine, turns: Turns) -> Items:
         """(place, key) of the items of SMEM that have been used."""
         made: Items = []
-        for cta in range(self.model.num_ctas):
+        for cta in self.model.ctas:
             for array in self.arrays:
                 if array.first < 0:
                     for n, (item, _) in enumerate(self._order(cta, array, turns)):

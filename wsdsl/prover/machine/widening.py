@@ -29,12 +29,12 @@ class Forgetting:
             asked = asks[a.partition][0]
             self.meets.append(any(_named(place) for place, _, _, _ in asked))
             for place, _, _, remote in asked:
-                for cta in range(m.model.num_ctas) if remote else (a.cta,):
+                for cta in m.model.ctas if remote else (a.cta,):
                     only = a.index if cta == a.cta else SHARED
                     if self.user.setdefault((cta, place), only) != only:
                         self.user[cta, place] = SHARED
         self.private = [0] * len(m.agents)
-        self.named = [0] * m.model.num_ctas
+        self.named = [0] * len(m.model.ctas)
 
     def place(self, where: Any, stage: tuple[int, int, int] | None, bits: int) -> None:
         """There are new bits, for events at a place."""

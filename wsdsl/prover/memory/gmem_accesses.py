@@ -54,6 +54,7 @@ class Access:
     reads: bool
     adds: bool
     by_tma: bool
+    pred: Value | None
 
     def clashes(self, other: Access) -> bool:
         """If they come to the same elements."""
@@ -94,15 +95,15 @@ def by_warpgroup(kernel: Kernel) -> frozenset[Value]:
             for inner in regions(op):
                 visit(inner)
             match op:
-                case ops.WarpgroupIndex():
+                case ops.SpecialRegister(within="partition"):
                     found.update(results_of(op))
-                case ops.ForRange():
-                    if differs((op.start, op.step)):
+                case ops.Loop():
+                    if differs(op.bounds[::2]):
                         found.add(op.index)
                     handed = zip(op.args, op.init, yielded(op.body), strict=True)
                     for n, (arg, *of) in enumerate(handed):
                         found.update([arg] if differs(tuple(of)) else [])
-                        if differs((arg, op.start, op.stop, op.step)):
+                        if differs((arg, *op.bounds)):
                             found.add(op.result[n])
                 case ops.If():
                     for value, *of in zip(

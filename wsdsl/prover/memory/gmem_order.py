@@ -11,6 +11,7 @@ nothing new comes; how often they run is open.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,17 +19,17 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import Touch, touches
 from wsdsl.ir.effects import Arrive, Fence, Wait
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.ops import Partition, StoreBins
+from wsdsl.ir.ops import Partition
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.prover.failure import GLOBAL_ORDER, Failure, Party
-from wsdsl.prover.machine.instructions import grid_of, named_barriers, workspaces
+from wsdsl.prover.machine.instructions import named_barriers, workspaces
 from wsdsl.prover.machine.linear import Linear
 from wsdsl.prover.memory.gmem_accesses import Access
 from wsdsl.prover.memory.gmem_regions import ALL, NOT_YET, OWN, WARP, GlobalPlaces
 from wsdsl.prover.protocols.disjoint_items import meeting
 from wsdsl.prover.protocols.scheduler_terms import count_items
+from wsdsl.reachability import reached
 
-NUMBERS = (ops.CtaIndex, ops.ClusterIndex, ops.NumCtas, ops.NumClusters)
 MOST_BEHIND = 16
 """Groups of TMA stores that are told apart; more pending ones are not understood."""
 
@@ -67,7 +68,7 @@ def check_global_order(kernel: Kernel) -> None:
     written = frozenset(x.tensor for x in found.values() if x.writes)
     read = frozenset(x.tensor for x in found.values() if x.reads)
     found = {op: x for op, x in found.items() if x.tensor in written - out}
-    grid = grid_of(kernel)
+    grid = ops.grid_of(kernel)
     overlap = written - read if grid is not None and grid.overlapping else frozenset[str]()
     places = GlobalPlaces(kernel, overlap, written)
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
@@ -116,7 +117,7 @@ def _turn(
 ) -> tuple[tuple[Any, ...], int] | None:
     """(the alternation, the partition's number in it), if all its uses are under its test."""
     for work in partition.body:
-        if not isinstance(work, ops.ForRange):
+        if not isinstance(work, ops.Loop):
             continue
         for op in work.body:
             if not isinstance(op, ops.If) or not any(o in uses for o in walk(op.then)):
@@ -131,7 +132,7 @@ def _turn(
             number, at = places.sums.of(own), work.args.index(turn)
             if number.terms or len(mine) != len(here):
                 return None
-            bounds = tuple(map(places.sums.of, (work.start, work.stop, work.step)))
+            bounds = tuple(map(places.sums.of, work.bounds))
             first, following = places.sums.of(work.init[at]), yielded(work.body)[at]
             return (bounds, first, _formula(following, turn, places)), number.number
     return None
@@ -158,13 +159,13 @@ class _Partition:
     ) -> None:
         self.kernel, self.partition, self.places, self.agent = kernel, partition, places, agent
         mine = [op for op in walk(partition.body) if op in found]
-        self.accesses = {op: places.access(op, found[op]) for op in mine}
+        self.accesses = {op: places.access(op) for op in mine}
         self.num = num = partition.num_warpgroups
         self.is_walked = False
         """Was there a loop over the work?"""
         self.of_one = False
         """Is this a part that one warpgroup runs at most?"""
-        self.grid = grid = grid_of(kernel)
+        self.grid = grid = ops.grid_of(kernel)
         self.one_item = (
             grid is not None
             and grid.scheduler == "persistent"
@@ -188,7 +189,7 @@ class _Partition:
         """`work`: the next loop may be the one over the work."""
         for op in region:
             match op:
-                case ops.ForRange():
+                case ops.Loop():
                     done = self.loop(op, done, work, elected)
                 case ops.If():
                     before = self.of_one
@@ -196,16 +197,15 @@ class _Partition:
                     then = self.region(op.then, done, work, elected)
                     self.of_one = before
                     done = _join(then, self.region(op.orelse, done, work, elected))
-                case ops.Elect():
-                    done = self.region(op.body, done, work, True)
                 case _ if regions(op):
+                    # One thread runs them.
                     for inner in regions(op):
-                        done = _join(done, self.region(inner, done, False, elected))
+                        done = self.region(inner, done, work, True)
                 case _:
                     done = self.after(op, done, elected)
         return done
 
-    def loop(self, op: ops.ForRange, done: Done, work: bool, elected: bool) -> Done:
+    def loop(self, op: ops.Loop, done: Done, work: bool, elected: bool) -> Done:
         work = work and self._is_work(op)
         before, entry = self.one_item, done
         while True:
@@ -217,47 +217,44 @@ class _Partition:
                 return following
             entry = following
 
-    def _is_work(self, op: ops.ForRange) -> bool:
+    def _is_work(self, op: ops.Loop) -> bool:
         """Its items are this CTA's, or this cluster's: they have tiles of their own. Where no tile
         is cut, it begins at that number, or goes on by how many there are; another loop that begins
         or ends by it walks a part of a dimension.
         """
         sums, grid = self.places.sums, self.grid
-        start, stop, step = (sums.of(v) for v in (op.start, op.stop, op.step))
+        start, stop, step = (sums.of(v) for v in op.bounds)
         if grid is None or not grid.contraction:
-            if work := any(sums.special(x) in (start, step) for x in NUMBERS):
+            if work := any(_of_grid(sums.meaning(x)) for x in (start, step)):
                 self._check_items(op)
             return work
-        ahead: list[Any] = [start, stop]
-        while ahead:
-            x = ahead.pop()
-            if isinstance(x, Linear):
-                ahead += [sums.meanings[n] for n, _ in x.terms if isinstance(n, int)]
-            elif isinstance(x, tuple):
-                if x[0] in ("CtaIndex", "ClusterIndex"):
-                    self._check_apart(grid, op)
-                    return True
-                ahead += x[1:]
-        return False
 
-    def _check_items(self, op: ops.ForRange) -> None:
+        def parts(x: Any) -> Iterable[Any]:
+            if isinstance(x, Linear):
+                return [sums.meanings[n] for n, _ in x.terms if isinstance(n, int)]
+            return x if isinstance(x, tuple) else ()  # pyright: ignore[reportUnknownVariableType]
+
+        if work := any(getattr(x, "within", "") == "grid" for x in reached([start, stop], parts)):
+            self._check_apart(grid, op)
+        return work
+
+    def _check_items(self, op: ops.Loop) -> None:
         """No two CTAs, or clusters, walk the same item. Of tiles that are cut `split_k_protocol`
         says what an iteration does."""
         if (grid := self.grid) is None:
             return
-        sums, cluster = self.places.sums, grid.cluster > 1
-        own = ops.ClusterIndex if cluster else ops.CtaIndex
-        step = sums.special(ops.NumClusters if cluster else ops.NumCtas)
-        if sums.of(op.start) != sums.special(own) or sums.of(op.step) != step:
+        sums = self.places.sums
+        start, stop, step = map(sums.of, op.bounds)
+        if (start, step) != tuple(map(sums.special, grid.worker)):
             told = "two CTAs may process the same item of this loop, and store the same elements"
             hint = "start at the index of the CTA (or cluster), with the number of CTAs as the step"
             raise self.fail(op, told, hint=hint)
-        if sums.of(op.stop) != count_items(grid.tiles, sums):
+        if stop != count_items(grid.tiles, sums):
             told = "this loop may not end at the number of items of the grid"
             raise self.fail(op, told, hint="end it at the number of items of the grid")
         self._check_apart(grid, op)
 
-    def _check_apart(self, grid: ops.LaunchGrid, loop: ops.ForRange | None) -> None:
+    def _check_apart(self, grid: ops.LaunchGrid, loop: ops.Loop | None) -> None:
         self.is_walked = True
         within = walk(self.partition.body if loop is None else loop.body)
         own = [self.accesses[op] for op in within if op in self.accesses]
@@ -266,7 +263,7 @@ class _Partition:
             told = "two work items store the same elements here"
             raise self.fail(store, told, hint="use different coordinates for each item")
 
-    def _next(self, op: ops.ForRange, done: Done, work: bool) -> Done:
+    def _next(self, op: ops.Loop, done: Done, work: bool) -> Done:
         """The accesses, in terms of the next iteration."""
         made: Done = {}
         for access, known in done.items():
@@ -276,9 +273,11 @@ class _Partition:
         return made
 
     def after(self, op: Any, done: Done, elected: bool) -> Done:
+        stated = [*op.effects(self.places.made)]
         if op in self.accesses:
             access = self.accesses[op]
-            if self.one_item and not access.reads and not isinstance(op, StoreBins):
+            takes = any(getattr(effect, "kind", "") == "take" for effect in stated)
+            if self.one_item and not access.reads and not takes:
                 told = 'a CTA of a "persistent" grid has several items, but stores once'
                 hint = 'store in a loop over the items, or use launch_grid(scheduler="grid")'
                 raise self.fail(op, told, hint=hint)
@@ -290,7 +289,7 @@ class _Partition:
             return done | {access: Known(NOT_YET if access.by_tma else OWN)}
         if elected:
             return done
-        for effect in op.effects(self.places.made):
+        for effect in stated:
             match effect:
                 case Wait(on="warp"):
                     done = {x: known.met(WARP) for x, known in done.items()}
@@ -324,8 +323,7 @@ class _Partition:
 
     def compare_with_others(self, access: Access) -> None:
         """With the same op of the other warpgroups, which run it when they like."""
-        pred = access.op.pred if isinstance(access.op, ops.StoreGlobal) else None
-        alone = not access.clashes(access) or self.of_one or self._of_one(pred)
+        alone = not access.clashes(access) or self.of_one or self._of_one(access.pred)
         if not alone and self.places.meet(access.place, access.place, self.num):
             told = f"another warpgroup may store to the same elements of `{access.place.tensor}`"
             hint = "index by warpgroup_index, or store from one warpgroup"
@@ -368,6 +366,10 @@ def _hint(before: Access, known: Known, need: int) -> str:
     if before.by_tma and known.over == NOT_YET:
         return "tma_store_wait(pending=0, read=False)" + (f", then {met}" if met else "")
     return f"add {met} in between"
+
+
+def _of_grid(meaning: Any) -> bool:
+    return bool(meaning) and getattr(meaning[0], "within", "") in ("grid", None)
 
 
 def _barriers(partition: Partition) -> set[int]:

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from wsdsl.ir import ops
-from wsdsl.ir.analysis.tensor_accesses import Touch
+from wsdsl.ir import effects, ops
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Fragment, Tile
@@ -42,12 +41,12 @@ class GlobalPlaces:
         self.differs: dict[int, bool] = {}
         self.compared: dict[tuple[Place, Place, int], tuple[bool, bool]] = {}
         for op in kernel.ops:
-            if isinstance(op, ops.ForRange):
+            if isinstance(op, ops.Loop):
                 members = list(walk(op.body))
                 values = {v for o in members for v in (*results_of(o), *bound(o))}
                 self.inside[op.index] = frozenset(values | {op.index, *op.args})
                 self.items[op.index] = frozenset(_computed_from(op))
-                step = 0 if op.claimed else self._least(self.sums.of(op.step))
+                step = 0 if op.claimed else self._least(self.sums.of(op.bounds[2]))
                 self.steps[op.index] = max(0, step)
 
     def _least(self, found: Linear) -> int:
@@ -62,8 +61,8 @@ class GlobalPlaces:
     def _counts(self, term: Any) -> bool:
         """Is it 1 at the least?"""
         match self.sums.meanings[term] if isinstance(term, int) else ():
-            case ("NumCtas" | "NumClusters",):
-                return True
+            case (type() as register,) if issubclass(register, ops.SpecialRegister):
+                return register.within is None
             case ("min" | "mul", x, y):
                 return self._is_positive(x) and self._is_positive(y)
             case ("max", x, y):
@@ -77,33 +76,31 @@ class GlobalPlaces:
 
     # Finding -------------------------------------------------------------------------------------
 
-    def access(self, op: Op, touch: Touch) -> Access:
-        by_tma = isinstance(op, (ops.TmaLoad, ops.TmaStore))
-        return Access(op, self._place(op, touch.tensor), touch.reads, touch.adds, by_tma)
+    def access(self, op: Op) -> Access:
+        """Return the access to GMEM that the effects of an op state."""
+        found = (e for e in op.effects(self.made) if isinstance(e, effects.Access))
+        effect = next(e for e in found if e.space == "gmem")
+        kind, place = effect.kind, self._place(effect)
+        return Access(op, place, kind == "read", kind == "add", effect.asynchronous, effect.pred)
 
-    def _place(self, op: Op, tensor: str) -> Place:
-        match op:
-            case ops.LoadGlobal() | ops.StoreGlobal():
-                dims = tuple(self._along(v, tensor) for v in op.index)
-                kinds = [v.type for v in op.index if isinstance(v.type, Fragment)]
-                by_rows = [n for n, along in enumerate(dims) if along.role == "rows"]
-                warps = max((k.lanes.warps for k in kinds), default=1)
-                of_warps: tuple[int, int] | None = None
-                if len(by_rows) == 1 and warps == 1:
-                    kind = next(k for k in kinds if k.rows > 1)
-                    of_warps = by_rows[0], kind.lanes.of_warp(kind.rows)
-                return Place(tensor, dims, of_warps, _holder(kinds, warps))
-            case ops.TmaStore() | ops.ThreadStore():
-                named: Any = self.made[op.map] if isinstance(op, ops.TmaStore) else op
-                box: tuple[int, ...] = named.box
-                sides, of_warp = op.reach(box, named.tensor.type.dtype)
-                dims = tuple(
-                    Along(self.number(v, tensor), size, "box")
-                    for v, size in zip(op.coordinates, sides, strict=True)
-                )
-                return Place(tensor, dims, (op.row_dim, of_warp), WARP)
-            case _:
-                return Place(tensor, (), None, ALL)
+    def _place(self, effect: effects.Access) -> Place:
+        assert effect.of is not None
+        elements, tensor = effect.elements, effect.of.name
+        if elements is None:
+            return Place(tensor, (), None, ALL)
+        if elements.extents:
+            sides = zip(elements.at, elements.extents, strict=True)
+            dims = tuple(Along(self.number(v, tensor), size, "box") for v, size in sides)
+            return Place(tensor, dims, elements.rows, WARP)
+        dims = tuple(self._along(v, tensor) for v in elements.at)
+        kinds = [v.type for v in elements.at if isinstance(v.type, Fragment)]
+        by_rows = [n for n, along in enumerate(dims) if along.role == "rows"]
+        warps = max((k.lanes.warps for k in kinds), default=1)
+        of_warps: tuple[int, int] | None = None
+        if len(by_rows) == 1 and warps == 1:
+            kind = next(k for k in kinds if k.rows > 1)
+            of_warps = by_rows[0], kind.lanes.of_warp(kind.rows)
+        return Place(tensor, dims, of_warps, _holder(kinds, warps))
 
     def _along(self, index: Value, tensor: str) -> Along:
         kind = index.type
@@ -366,7 +363,7 @@ def _holder(kinds: Sequence[Fragment], warps: int) -> int:
     return WARP if rows and warps == 1 else ALL
 
 
-def _computed_from(loop: ops.ForRange) -> set[Value]:
+def _computed_from(loop: ops.Loop) -> set[Value]:
     """Values computed of the loop's index and carried variables; inner loops' indices only if they
     begin at such values.
     """
@@ -375,9 +372,9 @@ def _computed_from(loop: ops.ForRange) -> set[Value]:
     def visit(region: Region) -> None:
         for op in region:
             used = operands(op)
-            if isinstance(op, ops.ForRange):
+            if isinstance(op, ops.Loop):
                 used = op.init
-                found.update([op.index] if op.start in found else [])
+                found.update([op.index] if op.bounds[0] in found else [])
                 found.update(x for x, first in zip(op.args, op.init, strict=True) if first in found)
             for inner in regions(op):
                 visit(inner)

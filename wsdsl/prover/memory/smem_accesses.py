@@ -6,7 +6,7 @@ thread has waited for it. The async proxy must besides be shown, by a fence of t
 threads wrote.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -37,6 +37,8 @@ def split(spans: tuple[Span, ...], borders: Iterable[int]) -> tuple[Span, ...]:
 
 Bytes = tuple[Array, Any, int, int]
 """An array, the item, and where in it they begin and end."""
+Change = Callable[[Span, str], Span]
+"""Of a span of the item that has this name."""
 
 
 def item_in(
@@ -69,6 +71,16 @@ def spans_of(m: Machine, cta: int, array: Array, item: int, *borders: int) -> tu
     return split(held, borders)
 
 
+def _change(m: Machine, a: Agent, where: Bytes, cta: int, change: Change) -> None:
+    """Replace the spans of bytes of an item, in the SMEM of `cta` if it is not negative."""
+    array, item, start, end = where
+    cta = a.cta if cta < 0 else cta
+    what = f"item {item} of `{array.label}`" + (f" of CTA {cta}" if cta != a.cta else "")
+    spans = spans_of(m, cta, array, item, start, end)
+    changed = [change(s, what) if s.start < end and start < s.end else s for s in spans]
+    m.memory[cta, array.index, item] = tuple(changed)
+
+
 def write(
     m: Machine,
     a: Agent,
@@ -81,17 +93,8 @@ def write(
 ) -> None:
     """Overwrite bytes of an item; the writers know `know`, `made` are the new write's events.
     `cta`: another one's."""
-    array, item, start, end = where
-    cta = a.cta if cta < 0 else cta
-    key = (cta, array.index, item)
-    spans = spans_of(m, cta, array, item, start, end)
-    what = f"item {item} of `{array.label}`" + (f" of CTA {cta}" if cta != a.cta else "")
-    party = Party(a.index, op)
-    after: list[Span] = []
-    for held in spans:
-        if held.end <= start or held.start >= end:
-            after.append(held)
-            continue
+
+    def overwritten(held: Span, what: str) -> Span:
         for _, event, reader in held.reads:
             if event & ~know:
                 told = f"this may overwrite {what} while it is still read"
@@ -110,8 +113,10 @@ def write(
                 if proxy
                 else "wait for a barrier on which that write counts, or its threads arrive",
             )
-        after.append(Span(held.start, held.end, made[0], made[1], party, written=True))
-    m.memory[key] = tuple(after)
+        party = Party(a.index, op)
+        return Span(held.start, held.end, made[0], made[1], party, written=True)
+
+    _change(m, a, where, cta, overwritten)
 
 
 def _release_hint(op: Op, made: Makers) -> str:
@@ -146,17 +151,8 @@ def read(
     """A read (by the async proxy, or by threads), complete when `event` has happened; a thread that
     hears of that has heard of the events `before` too. `reader` tells it from others that go on
     with it. With `any_value` it may be of unwritten bytes. `cta`: another one's."""
-    array, item, start, end = where
-    cta = a.cta if cta < 0 else cta
-    key = (cta, array.index, item)
-    spans = spans_of(m, cta, array, item, start, end)
-    what = f"item {item} of `{array.label}`" + (f" of CTA {cta}" if cta != a.cta else "")
-    party = Party(a.index, op)
-    made: list[Span] = []
-    for held in spans:
-        if held.end <= start or held.start >= end:
-            made.append(held)
-            continue
+
+    def read_once(held: Span, what: str) -> Span:
         if not held.written and not any_value:
             told = f"no op has written {what}, which this reads"
             raise a.fail("race", op, told, hint="wait for the full barrier of the stage first")
@@ -169,8 +165,9 @@ def read(
             hint = "add a fence_async_proxy of the writing threads before their arrival"
             raise a.fail("proxy", op, told, held.writer, hint)
         reads = [r for r in held.reads if r[1] & ~(before | event)]
-        made.append(held.with_reads((*reads, (reader, event, party))))
-    m.memory[key] = tuple(made)
+        return held.with_reads((*reads, (reader, event, Party(a.index, op))))
+
+    _change(m, a, where, cta, read_once)
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -90,7 +90,8 @@ def ranges_of(
                 raise a.fail("unknown", i.op, told)
             start, end = low, high
         else:
-            start = span.start + sum(x * by for x, (_, by) in zip(held, span.terms, strict=True))
+            start = span.start + (span.half or 0) * (array.bytes // 2)
+            start += sum(x * by for x, (_, by) in zip(held, span.terms, strict=True))
             end = start + span.size
             if span.within is not None and not low <= start <= end <= high:
                 told = f"bytes {start} to {end} exceed bytes {low} to {high} of an item"

@@ -68,7 +68,7 @@ def sync_cta(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
-    parties, shown = m.model.num_agents * m.model.num_ctas, -1
+    parties, shown = m.model.num_agents * len(m.model.ctas), -1
     if i.op.relaxed:
         # Each of them is the fence after a barrier's initialization.
         shown = reduce(or_, (held.fenced for held in m.barriers), 0)

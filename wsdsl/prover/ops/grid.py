@@ -1,10 +1,14 @@
 """Indices of CTAs and warpgroups, and registers per thread."""
 
+from collections.abc import Callable
+from typing import Any
+
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op
-from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction
+from wsdsl.prover.machine.instructions import BLOCKED, LOCAL, SEEN, Instruction, Run
 from wsdsl.prover.machine.machine import Agent, Machine
-from wsdsl.prover.machine.symbolic_terms import Term
+from wsdsl.prover.machine.model import Model
+from wsdsl.prover.machine.symbolic_terms import Term, apply
 from wsdsl.prover.ptx.sync_trace_builder import ThreadSet, TraceBuilder
 
 
@@ -25,33 +29,35 @@ def setmaxnreg(m: Machine, a: Agent, i: Instruction) -> int:
     return SEEN
 
 
-def cta_index(m: Machine, a: Agent, i: Instruction) -> int:
-    return _place(a, i, m.model.cta_index(a.cta))
+def _register(number: Callable[[Model, Agent], Term]) -> Run:
+    def read(m: Machine, a: Agent, i: Instruction) -> int:
+        a.slots[i.defines[0]] = number(m.model, a)
+        return LOCAL
+
+    return read
 
 
-def num_ctas(m: Machine, a: Agent, i: Instruction) -> int:
-    return _place(a, i, m.model.count("ctas"))
+def _cta(model: Model, a: Agent) -> Term:
+    """The index of the CTA in the grid."""
+    if model.sizes is not None:
+        return a.cta
+    rank = model.ranks[a.cta]
+    if rank is None or model.cluster == 1:
+        return ("cta",)
+    return apply("add", (apply("mul", (("group", model.cluster), model.cluster)), rank))
 
 
-def cluster_index(m: Machine, a: Agent, i: Instruction) -> int:
-    return _place(a, i, m.model.cluster_index(a.cta))
+def _count(model: Model, what: str, size: int) -> Term:
+    """The number of CTAs, or of clusters, of `size` CTAs in the grid."""
+    return (what,) if model.sizes is None else len(model.ctas) // size
 
 
-def num_clusters(m: Machine, a: Agent, i: Instruction) -> int:
-    return _place(a, i, m.model.count("clusters"))
-
-
-def cta_rank(m: Machine, a: Agent, i: Instruction) -> int:
-    return _place(a, i, m.model.cta_rank(a.cta))
-
-
-def warpgroup_index(m: Machine, a: Agent, i: Instruction) -> int:
-    return _place(a, i, a.rank)
-
-
-def _place(a: Agent, i: Instruction, number: Term) -> int:
-    a.slots[i.defines[0]] = number
-    return LOCAL
+cta_index = _register(_cta)
+num_ctas = _register(lambda model, _: _count(model, "ctas", 1))
+cluster_index = _register(lambda model, a: apply("floordiv", (_cta(model, a), model.cluster)))
+num_clusters = _register(lambda model, _: _count(model, "clusters", model.cluster))
+cta_rank = _register(lambda model, a: model.rank(a.cta))
+warpgroup_index = _register(lambda _, a: a.rank)
 
 
 def trace_launch_grid(t: TraceBuilder, op: ops.LaunchGrid, _: ThreadSet) -> None:

@@ -42,7 +42,7 @@ from wsdsl.prover.memory.smem_accesses import (
     spans_of,
     write,
 )
-from wsdsl.prover.memory.smem_effects import read_by_threads
+from wsdsl.prover.memory.smem_effects import ranges_of, read_by_threads
 from wsdsl.prover.ops.wgmma import UNWRITTEN, Descriptor, read_operand, waited_for
 from wsdsl.prover.protocols.mbarriers import (
     STALE,
@@ -101,12 +101,9 @@ def _accesses(i: Instruction, *spaces: str) -> list[Access]:
 def _columns(m: Machine, a: Agent, i: Instruction, access: Access) -> list[Bytes]:
     """Columns of TMEM, in each half of the lanes, or bytes of SMEM."""
     array, item = item_in(m, a, i, access.of, access.item)
-    found = list[Bytes]()
-    for span in access.spans[0]:
-        start = span.start + (span.half or 0) * (array.bytes // 2)
-        start += a.rank * sum(by for _, by in span.terms)
-        found.append((array, item, start, start + span.size))
-        item_of(m, a, i.op, found[-1])
+    found = [(array, item, *ends) for ends in ranges_of(a, i, array, access.spans[0])]
+    for where in found:
+        item_of(m, a, i.op, where)
     return found
 
 
@@ -248,7 +245,7 @@ def tcgen05_dealloc(m: Machine, a: Agent, i: Instruction) -> int:
     _fenced(m, a, i)
     if a.index % m.model.num_agents:
         return LOCAL
-    own = m.model.cta_rank(a.cta)
+    own = m.model.rank(a.cta)
     other = m.model.reach(a.cta, own ^ 1) if op.cta_group > 1 and isinstance(own, int) else a.cta
     know = known_to_each(a, (0, 1))
     for array in m.model.arrays.values():

@@ -23,7 +23,7 @@ Known = dict[Any, int | None]
 
 
 def meeting(
-    loop: ops.ForRange | None, grid: ops.LaunchGrid, stores: Sequence[Access], places: GlobalPlaces
+    loop: ops.Loop | None, grid: ops.LaunchGrid, stores: Sequence[Access], places: GlobalPlaces
 ) -> Op | None:
     """A store of one item that overlaps another's: an iteration of `loop`, or a cluster where there
     is not one; of tiles that are cut, those of each tile are one. Places that memory says are left
@@ -31,7 +31,7 @@ def meeting(
     """
     sums, made = places.sums, places.made
     # CTAs of a cluster may leave to one of them a store of elements that they all have.
-    shared = {x: _tells_rank(getattr(x.op, "pred", None), made) for x in stores}
+    shared = {x: _tells_rank(x.pred, made) for x in stores}
     # Where the last tile has one element, whole ones that end with the dimension overlap. Tiles
     # that are cut have one step each, but for empty splits.
     sizes: Known = {("size", d): (TILES - 1) * n + 1 for d, n in grid.tiles}
@@ -41,8 +41,8 @@ def meeting(
     found = dict[str, list[Any]]()
     for cluster, rank in product(range(num), range(grid.cluster)):
         numbers = numbers_of(cluster * grid.cluster + rank, num, grid.cluster)
-        held = sizes | {(op.__name__,): number for op, number in numbers.items()}
-        ends = (loop.start, loop.stop, loop.step) if loop else ()
+        held = sizes | {(op,): number for op, number in numbers.items()}
+        ends = loop.bounds if loop else ()
         walk = [n for v in ends if (n := _number(sums.of(v), held, sums)) is not None]
         walk = walk if loop else [cluster, cluster + 1, 1]
         for item in range(*walk)[:ITEMS] if len(walk) == 3 and walk[2] else ():

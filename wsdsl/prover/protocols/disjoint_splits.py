@@ -83,7 +83,7 @@ class _Pieces:
         """
         found = {
             (dim, along.extent is None, turn)
-            for dim, along in enumerate(self.places.access(op, touch).place.dims)
+            for dim, along in enumerate(self.places.access(op).place.dims)
             for turn in self._turns(along, strides)
         }
         self.own[touch.tensor] = found & self.own.get(touch.tensor, found)

@@ -50,7 +50,7 @@ def barrier_of(
 
 
 def shown(array: Array, stage: int, m: Machine, cta: int) -> str:
-    where = f" of CTA {cta}" if m.model.num_ctas > 1 else ""
+    where = f" of CTA {cta}" if len(m.model.ctas) > 1 else ""
     return f"`{array.label}` stage {stage}{where}"
 
 
@@ -137,7 +137,7 @@ def pair_of(m: Machine, a: Agent, i: Instruction, cta_group: int) -> tuple[int, 
     """The CTAs that an instruction is about: one's own, or both of a pair whose first it is."""
     if cta_group == 1:
         return (a.cta,)
-    rank = m.model.cta_rank(a.cta)
+    rank = m.model.rank(a.cta)
     if not isinstance(rank, int) or rank % 2:
         told = "only the first CTA of a pair can issue an op of the pair"
         raise a.fail("misuse", i.op, told, hint="move it into an `if` by the rank in the cluster")
@@ -147,7 +147,7 @@ def pair_of(m: Machine, a: Agent, i: Instruction, cta_group: int) -> tuple[int, 
 def cta_of_pair(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
     """The same of a rank that has to be of the agent's pair."""
     cta = cta_of_rank(m, a, i, rank)
-    own, other = m.model.cta_rank(a.cta), m.model.cta_rank(cta)
+    own, other = m.model.rank(a.cta), m.model.rank(cta)
     if not (isinstance(own, int) and isinstance(other, int)) or own // 2 != other // 2:
         raise a.fail("misuse", i.op, f"the CTA of rank {other} is in another pair")
     return cta

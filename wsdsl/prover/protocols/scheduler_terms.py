@@ -35,7 +35,7 @@ class SchedulerTerms:
 def scheduler_terms(grid: ops.LaunchGrid, sums: Sums, index: Value) -> SchedulerTerms:
     """`index` is the loop's."""
     ((dim, extent),) = grid.contraction
-    worker, workers = map(sums.special, grid.worker_numbers)
+    worker, workers = map(sums.special, grid.worker)
     depth = sums.apply("max", count_items(grid.contraction, sums), Linear(1))
     problem = Problem(count_items(grid.tiles, sums), depth, worker, workers)
     scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)

@@ -7,9 +7,9 @@ own (`scheduler_terms.py`). docs/prover.md has the argument why this is enough.
 
 from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.op import Kernel, Op, operands, walk
-from wsdsl.ir.ops import Partition
+from wsdsl.ir.ops import Partition, grid_of
 from wsdsl.prover.failure import SPLIT_K, Failure, Party
-from wsdsl.prover.machine.instructions import grid_of, workspaces
+from wsdsl.prover.machine.instructions import workspaces
 from wsdsl.prover.machine.linear import Sums
 from wsdsl.prover.protocols.disjoint_splits import check_pieces_apart
 from wsdsl.prover.protocols.parallel_fixup import ParallelReduction

@@ -25,6 +25,7 @@ def setmaxnreg(wg: Warpgroup, op: ops.Setmaxnreg) -> Steps:
                 f"{cta.free_registers}"
             ),
         )
+    wg.effect(op, "wait" if op.increase else "arrive", "registers", wg.everyone)
     cta.free_registers -= taken
     wg.registers = op.count
 
