@@ -30,6 +30,7 @@ from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS
 from wsdsl.ir.op import Kernel, Op, effects
 from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.ops import Tcgen05Dealloc, TmemColumns
+from wsdsl.ir.types import Tile
 from wsdsl.ir.verify.threads import THREADS, threads_of
 from wsdsl.kernels import quantized
 from wsdsl.prover.memory import smem_accesses
@@ -383,11 +384,16 @@ def test_accesses_of_tensors_are_those_of_the_prover() -> None:
             touch = touch_of(e.op, run.kernel.definers)
             assert touch is not None and touch.tensor == e.name, e
             place = places.access(e.op).place
+            elements = next(x.elements for x in e.op.effects(places.made) if x.space == "gmem")
             for dim, (at, along) in enumerate(zip(e.at, place.dims, strict=False)):
                 size = at.stop - at.start if isinstance(at, slice) else np.ptp(at) + 1
                 by_warp = place.rows is not None and place.rows[0] == dim and len(e.threads) <= 32
                 limit = place.rows[1] if by_warp else along.extent
                 assert limit is None or size <= limit, e
+                if size and isinstance(elements.at[dim].type, Tile):
+                    begin = at.start if isinstance(at, slice) else np.min(at)
+                    starts = [held[elements.at[dim].name] for held in run.scalars(e.op)]
+                    assert any(0 <= begin - x <= along.extent - size for x in starts), e
 
 
 def test_effects_are_recorded_on_request() -> None:
