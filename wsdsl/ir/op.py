@@ -265,19 +265,6 @@ class Unary(OneResult):
 
 
 @op_class(())
-class SmemAllocation(OneResult):
-    """Base of ops that place their result at `offset` in SMEM (bytes; -1: not yet placed)."""
-
-    label: str = ""
-    offset: int = -1
-
-    @property
-    def smem_bytes(self) -> int:
-        """Bytes that the op allocates."""
-        raise AssertionError(self)
-
-
-@op_class(())
 class ManyResults(Op):
     """Base of ops that define any number of values."""
 

@@ -11,7 +11,6 @@ from wsdsl.ir.op import (
     Makers,
     OneResult,
     Op,
-    SmemAllocation,
     Value,
     op_class,
     with_fields,
@@ -20,12 +19,14 @@ from wsdsl.ir.types import Barriers, State
 
 
 @op_class(SCHEDULED, "kernel", was="allocate_barriers", ranges=dict(offset=PLACE), result=Barriers)
-class AllocateMbarriers(SmemAllocation):
+class AllocateMbarriers(OneResult):
     """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
     `arrivals` arrivals and as many bytes as were expected.
     """
 
+    label: str
     arrivals: int
+    offset: int = -1
 
     @property
     def smem_bytes(self) -> int:

@@ -22,13 +22,16 @@ from wsdsl.ir.hardware.swizzle import (
     start_faults,
 )
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, TMA_ALIGN
-from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, SmemAllocation, Value, op_class
+from wsdsl.ir.op import SCHEDULED, Makers, OneResult, Op, Value, op_class
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, WARPS, Fragment, Shared, Tile, Type
 
 
 @op_class(SCHEDULED, "kernel", ranges=dict(offset=PLACE), result=Shared)
-class AllocateShared(SmemAllocation):
+class AllocateShared(OneResult):
     """SMEM for `num` items of `bytes` bytes (see its type), at `offset` (-1: not placed)."""
+
+    label: str
+    offset: int = -1
 
     @property
     def smem_bytes(self) -> int:

@@ -44,7 +44,6 @@ from wsdsl.ir.op import (
     ManyResults,
     OneResult,
     Op,
-    SmemAllocation,
     Value,
     op_class,
 )
@@ -64,7 +63,7 @@ from wsdsl.ir.types import (
 @op_class(
     SCHEDULED, "cta", was="allocate_tensor_memory", ranges=dict(offset=PLACE), result=TensorMemory
 )
-class Tcgen05Alloc(SmemAllocation):
+class Tcgen05Alloc(OneResult):
     """The CTA's first warp allocates the columns of the result's type for the whole kernel, lets
     other CTAs of its SM allocate, and writes the address to the 32-bit cell at `offset` in SMEM
     (-1: not yet placed). It waits until enough columns are free. Run once by all threads before
@@ -72,6 +71,7 @@ class Tcgen05Alloc(SmemAllocation):
     and after, may use them.
     """
 
+    offset: int = -1
     cta_group: int = 1
 
     @property

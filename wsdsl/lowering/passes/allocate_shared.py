@@ -28,7 +28,7 @@ from typing import Any
 
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
-from wsdsl.ir.op import Kernel, Op, SmemAllocation, with_fields
+from wsdsl.ir.op import Kernel, Op, results_of, with_fields
 from wsdsl.ir.ops import with_partitions
 from wsdsl.ir.types import Barriers, Shared
 from wsdsl.lowering.schedule_findings import smem_fault
@@ -41,11 +41,11 @@ FOR_PASSES = dict[str, Any](staging=1, asks_early=()) | dict.fromkeys(
 def allocate_shared(kernel: Kernel) -> Kernel:
     placed: dict[Op, Op] = {}
     used = 0
-    for op in sorted((op for op in kernel.body if isinstance(op, SmemAllocation)), key=_rank):
-        align = SMEM_ALIGN if isinstance(op.result.type, Shared) else 1
+    for op, _ in sorted(kernel.allocations, key=lambda allocation: _rank(allocation[0])):
+        align = SMEM_ALIGN if isinstance(results_of(op)[0].type, Shared) else 1
         offset = -(-used // align) * align
         used = offset + op.smem_bytes
-        placed[op] = with_fields(op, offset=offset)
+        placed[op] = with_fields(op, **dict[str, Any](offset=offset))
     if used > kernel.target.smem_bytes:
         room, hint = kernel.target.smem_bytes, "use fewer stages or smaller tiles"
         raise ScheduleError(smem_fault("the kernel needs", used, room, hint, kernel.loc))
@@ -54,7 +54,7 @@ def allocate_shared(kernel: Kernel) -> Kernel:
     return dataclasses.replace(made, level="scheduled")
 
 
-def _rank(op: SmemAllocation) -> tuple[int, int]:
+def _rank(op: Op) -> tuple[int, int]:
     """Tiles first, the largest in front; mbarriers; the address of tensor memory."""
-    kind = op.result.type
+    kind = results_of(op)[0].type
     return (0, -op.smem_bytes) if isinstance(kind, Shared) else (2 - isinstance(kind, Barriers), 0)

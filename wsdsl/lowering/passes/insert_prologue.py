@@ -72,7 +72,7 @@ Why here: all barriers and tensor maps are known.
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.early_start import constant_tensors, only_reads
 from wsdsl.ir.analysis.tensor_accesses import mapped_tensors
-from wsdsl.ir.op import Kernel, OneResult, Op, Region, with_fields
+from wsdsl.ir.op import Kernel, Op, Region, with_fields
 from wsdsl.ir.rewriter import Namer, walk
 from wsdsl.ir.types import Barriers, Columns, TensorMap, TensorMemory
 from wsdsl.ir.verify.synchronization import reaches_others, reaching
@@ -84,8 +84,8 @@ from wsdsl.lowering.early_loads import first_boxes
 
 def insert_prologue(kernel: Kernel) -> Kernel:
     partitions = [op for op in kernel.body if isinstance(op, ops.Partition)]
-    barriers, maps = _of_type(kernel, Barriers), _of_type(kernel, TensorMap)
-    memory, columns = _of_type(kernel, TensorMemory), _of_type(kernel, Columns)
+    barriers, maps = kernel.making(Barriers), kernel.making(TensorMap)
+    memory, columns = kernel.making(TensorMemory), kernel.making(Columns)
     first: list[Op] = [ops.MbarrierInit(barriers=b.result) for b in barriers]
     if barriers:
         first.append(ops.FenceMbarrierInit())
@@ -130,12 +130,6 @@ def insert_prologue(kernel: Kernel) -> Kernel:
             op = with_fields(op, body=_by_leader(kernel, op))
         begun.append(_begin(op, own, entry))
     return kernel.with_body((*declared, *prologue, *begun, *freed))
-
-
-def _of_type(kernel: Kernel, kind: type) -> list[OneResult]:
-    """Return the ops outside of regions whose result has a type of this class."""
-    made = (op for op in kernel.body if isinstance(op, OneResult))
-    return [op for op in made if isinstance(op.result.type, kind)]
 
 
 def _meeting(body: Region) -> Region:

@@ -1,7 +1,6 @@
 """Indices of CTAs and warpgroups, and registers per thread."""
 
 from collections.abc import Callable
-from typing import Any
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Op

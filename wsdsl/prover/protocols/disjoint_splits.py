@@ -11,8 +11,8 @@ from typing import Any, cast
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import Touch, touches
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.ops import grid_of
 from wsdsl.prover.failure import SPLIT_K, Failure, Party
-from wsdsl.prover.machine.instructions import grid_of
 from wsdsl.prover.machine.linear import WARPGROUP, Linear
 from wsdsl.prover.memory.gmem_accesses import Along
 from wsdsl.prover.memory.gmem_regions import GlobalPlaces

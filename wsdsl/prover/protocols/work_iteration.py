@@ -9,9 +9,8 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import touch_of
 from wsdsl.ir.effects import Access, Arrive, Wait
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk
-from wsdsl.ir.ops import Partition
+from wsdsl.ir.ops import Partition, grid_of
 from wsdsl.prover.failure import SPLIT_K, Failure, Party
-from wsdsl.prover.machine.instructions import grid_of
 from wsdsl.prover.machine.linear import Linear, Positive, Sums, truth
 from wsdsl.prover.protocols.periodic_values import Known, evaluate, periodic_values_of
 from wsdsl.prover.protocols.scheduler_terms import scheduler_terms

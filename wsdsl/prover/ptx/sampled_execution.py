@@ -18,10 +18,9 @@ from wsdsl.ir.analysis.tensor_accesses import direct_tensors, sized_dims
 from wsdsl.ir.effects import Access, Arrive, Effect, Fence, Wait
 from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN
 from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
-from wsdsl.ir.ops import Iota, Partition, by_warpgroup
+from wsdsl.ir.ops import Iota, Partition, by_warpgroup, grid_of
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import I32, State, TensorMap, Tile
-from wsdsl.prover.machine.instructions import grid_of
 from wsdsl.prover.ops.grid import SPECIAL, numbers_of
 from wsdsl.prover.ptx import accessed_bytes as a
 from wsdsl.prover.ptx.accessed_bytes import POINTER, Allowed, Own
