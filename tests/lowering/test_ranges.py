@@ -9,7 +9,7 @@ import pytest
 import wsdsl
 from tests.case_data import DTYPES
 from tests.range_kernels import TEXTS
-from wsdsl import CompileError, Schedule
+from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
 
 SIZES = dict(G=6, M=72, N=40, T=300, S=200, H=2, D=64)
@@ -89,16 +89,3 @@ def test_a_part_is_summed_by_one(schedule: dict[str, Any]) -> None:
         kernel_of("part").compile(schedule=Schedule(**more))
     with pytest.raises(ScheduleError, match="cannot be split: its loop covers a part"):
         kernel_of("part").compile(schedule=Schedule(cluster=dict(k=2)))
-
-
-def test_the_outermost_loop_is_whole() -> None:
-    text = """
-@kernel
-def f(A: f32[M, N], first: i32, C: f32[M, N]):
-    for m in tiles(first, M, of=M):
-        for n in tiles(N):
-            C[m, n] = A[m, n]
-"""
-    with pytest.raises(CompileError, match="the outermost loop covers a part") as told:
-        vars(wsdsl.parse(text))["f"].compile()
-    assert "each(" in str(told.value)

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.ops import DimLoop, Store, Whole, Yield
-from wsdsl.ir.rewriter import definitions, retype
+from wsdsl.ir.ops import DimLoop, ForEach, ForTiles, Store, Whole, Yield
+from wsdsl.ir.rewriter import definitions, makers, retype, uses
 from wsdsl.ir.types import Axis
 
 
@@ -53,7 +53,9 @@ OpT = TypeVar("OpT", bound=Op)
 
 @once
 def output_nest(kernel: Kernel) -> tuple[Sequence[DimLoop], Region]:
-    """The outermost parallel loops, and what they run; scalar work between them moves inside."""
+    """The outermost parallel loops, and what they run; scalar work between them moves inside. One
+    of them may be ragged (`ragged_loop`).
+    """
     body = kernel.body
     nest: list[DimLoop] = []
     around: list[Op] = []
@@ -63,13 +65,55 @@ def output_nest(kernel: Kernel) -> tuple[Sequence[DimLoop], Region]:
             break
         loop = inner[0]
         others = [op for op in body if op is not loop and not isinstance(op, Yield)]
-        if any(not results_of(op) for op in others) or walks_a_part(loop):
+        if any(not results_of(op) for op in others):
             break
         around += others
+        if walks_a_part(loop) and (
+            any(map(walks_a_part, nest)) or not _by_groups(loop, around, nest)
+        ):
+            break
         nest.append(loop)
         body = loop.body
     rest = tuple(op for op in body if not (isinstance(op, Yield) and not op.values))
     return nest, (*around, *rest)
+
+
+@once
+def ragged_loop(kernel: Kernel) -> ForTiles | None:
+    """Return the loop of the output nest that walks a part of its dimension: numbers in GMEM say
+    which, in each iteration of the loops over `groups_of`.
+    """
+    loops = (loop for loop in output_nest(kernel)[0] if walks_a_part(loop))
+    return next((loop for loop in loops if isinstance(loop, ForTiles)), None)
+
+
+@once
+def bounds_of(kernel: Kernel) -> Region:
+    """Return the ops that compute the bounds of the ragged loop, if there is one."""
+    loop = ragged_loop(kernel)
+    return _bounds(loop, output_nest(kernel)[1]) if loop else ()
+
+
+@once
+def groups_of(kernel: Kernel) -> Sequence[DimLoop]:
+    """Return the loops whose indices determine the bounds of the ragged loop."""
+    return _groups(output_nest(kernel)[0], bounds_of(kernel))
+
+
+def _bounds(loop: ForTiles, region: Region) -> Region:
+    return makers(region, (v for v in (loop.start, loop.stop, loop.first) if v is not None))
+
+
+def _groups(nest: Sequence[DimLoop], bounds: Region) -> list[DimLoop]:
+    used = {*uses(bounds)}
+    return [loop for loop in nest if loop.index in used]
+
+
+def _by_groups(loop: DimLoop, around: Sequence[Op], nest: Sequence[DimLoop]) -> bool:
+    """Whether the bounds of a loop depend on indices and on GMEM alone, not on tiles."""
+    bounds = _bounds(loop, tuple(around)) if isinstance(loop, ForTiles) else ()
+    scalar = all(not regions(op) and not any(v.is_tile for v in results_of(op)) for op in bounds)
+    return scalar and all(isinstance(each, ForEach) for each in _groups(nest, bounds))
 
 
 def with_loops(region: Region) -> list[tuple[Op, tuple[DimLoop, ...]]]:

@@ -11,7 +11,7 @@ from typing import Any
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
 from wsdsl.ir.ops import ForEach, ForRange, ForWork, Load, Map, Store, Yield
 from wsdsl.ir.rewriter import replace_operands, walk, with_regions
-from wsdsl.lowering.axes import output_nest
+from wsdsl.lowering.axes import groups_of, output_nest
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_layout import holds_vectors, turned
 
@@ -20,7 +20,8 @@ from wsdsl.lowering.register_layout import holds_vectors, turned
 def taken_in_turns(kernel: Kernel) -> ForEach | None:
     """The loop, of a kernel with roles; None if there is none."""
     nest, body = output_nest(kernel)
-    each = [loop for loop in nest if isinstance(loop, ForEach)]
+    groups = groups_of(kernel)
+    each = [loop for loop in nest if isinstance(loop, ForEach) and loop not in groups]
     if not each or any(regions(op) for op in body):
         return None
     stores = [op for op in body if isinstance(op, Store) and not op.accumulate]

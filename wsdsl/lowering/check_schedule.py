@@ -8,7 +8,7 @@ from wsdsl.ir.op import Kernel, walk
 from wsdsl.ir.ops import OVER_AXIS, Block, Contract, ForEach, ForTiles, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering import cooperation
-from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, ragged_loop, whole_axes
 from wsdsl.lowering.axis_blocks import block_faults, walked_blocks
 from wsdsl.lowering.check_columns import (
     column_faults,
@@ -101,6 +101,12 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     summed = contracted_variable(body)
     choices = ", ".join([*known, f"{summed} (contraction axis)"]) if summed else listed
     held = held_axes(kernel) if are_held(kernel, chosen, axis_sizes(kernel, chosen)) else ()
+    ragged, sharing = ragged_loop(kernel), cooperation.cluster_splits(kernel, chosen) > 1
+    if ragged and (sharing or chosen.cuts_tiles or chosen.scheduler == "dynamic"):
+        name = loop_variable(ragged.index.as_axis.name)
+        told = f"`{name}` walks parts of {ragged.dim}: the number of tiles is not known at launch"
+        asked = f"a cluster along `{summed}`" if sharing else f'scheduler="{chosen.scheduler}"'
+        yield Finding(f"WS0456 {told}, which {asked} needs", hint='use scheduler="persistent"')
     for name, size in (chosen.cluster or {}).items():
         if name in (*known, summed, *map(loop_variable, held)) or size == 1:
             continue

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import ops
+from wsdsl.ir.analysis.intervals import may_begin_anywhere
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.hardware.tma_box import LINE_ALIGN, MAX_RANK
 from wsdsl.ir.op import Kernel, Region, Value, once, once_each, operands, regions, results_of
@@ -49,7 +50,7 @@ def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
 @once
 def _epilogue(kernel: Kernel) -> tuple[SlotGroup, ...]:
     """The loads of an output tile's own block that TMA can make."""
-    body = output_nest(kernel)[1]
+    body, made = output_nest(kernel)[1], kernel.definers
     written = {op.tensor for op in kernel.of(ops.Store)}
     made_here = {v for op in body for v in results_of(op)}
     found: dict[tuple[Value, tuple[Value, ...]], ops.Load] = {}
@@ -65,6 +66,7 @@ def _epilogue(kernel: Kernel) -> tuple[SlotGroup, ...]:
             and len(op.index) <= MAX_RANK
             and op.tensor.name not in kernel.unaligned
             and not made_here & {*op.index}
+            and not may_begin_anywhere(made.get(op.index[-1]), made)
             and _read_elementwise(body, op.result)
         ):
             found.setdefault((op.tensor, op.index), op)

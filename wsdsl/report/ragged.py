@@ -5,8 +5,9 @@ from typing import Any
 
 from wsdsl.diagnostics import CompileError, counted
 from wsdsl.ir.op import Kernel, Value, operands
-from wsdsl.ir.ops import ForTiles, Load
-from wsdsl.lowering.axes import loop_variable
+from wsdsl.ir.ops import DimLoop, ForTiles, Load
+from wsdsl.lowering.axes import loop_variable, ragged_loop
+from wsdsl.lowering.cost_model.sized_kernel import Walked
 
 
 def ragged_loops(kernel: Kernel) -> dict[ForTiles, Sequence[str]]:
@@ -46,13 +47,14 @@ def rows_by_axis(kernel: Kernel, rows: int | None, bounds: Mapping[str, Any]) ->
 
 
 def ragged_lines(
-    kernel: Kernel, rows: Mapping[str, int], size: Callable[[str], int]
+    kernel: Kernel, rows: Mapping[str, int], walked: Callable[[DimLoop], Walked]
 ) -> Iterator[str]:
-    """State the rows that the cost model assumes; `size` gives that of a dimension."""
+    """State the rows that the cost model assumes; `walked` gives those of a loop."""
     for loop, names in ragged_loops(kernel).items():
         axis = loop.index.as_axis.name
-        told = f"{counted(rows.get(axis, size(loop.dim)), 'row')} per trip"
+        told = f"{counted(walked(loop)[1], 'row')} per trip"
         if axis not in rows:
             hint = " and ".join(f"{tensor}=…" for tensor in dict.fromkeys(names))
-            told += f" are assumed, all of {loop.dim}. hint: give explain rows=… or {hint}"
+            part = "an equal part" if loop == ragged_loop(kernel) else "all"
+            told += f" are assumed, {part} of {loop.dim}. hint: give explain rows=… or {hint}"
         yield f"  ragged loop over `{loop_variable(axis)}`: {told}"

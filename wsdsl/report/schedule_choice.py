@@ -66,7 +66,7 @@ def explain_choice(
         lines += [*_reasons(own), *_loading(own, schedule)]
         lines.append(f"  accumulators: {registers} registers per thread of {compute}")
         lines.append(f"  SMEM: {_smem(chosen, schedule)} of {chosen.target.smem_bytes} bytes")
-    lines += [*ragged_lines(chosen, ragged, work.size), *_width(chosen, schedule, work)]
+    lines += [*ragged_lines(chosen, ragged, work.walked), *_width(chosen, schedule, work)]
     if schedule.mma_m:
         steps = "its tiles are multiples of 64, those along N of 8"
         lines.append(f"  `{schedule.mma_m}` is the M axis of wgmma: {steps}")

@@ -23,7 +23,8 @@ class LaunchGrid(Op):
     `together` all of them must run at the same time. `sharing` CTAs of a cluster share the
     accumulators of an item. If items are `overlapping`, several store the same elements, each with
     the same bits; no other op writes or reads these. Registers are left for `ctas_per_sm` CTAs.
-    `narrower` is subtracted from the size of number `narrowed`.
+    `narrower` is subtracted from the size of number `narrowed`. With `ragged` there are as many at
+    most, and data say how many.
     """
 
     tiles: tuple[tuple[str, int], ...]
@@ -34,6 +35,7 @@ class LaunchGrid(Op):
     together: bool = False
     sharing: int = 1
     overlapping: bool = False
+    ragged: bool = False
     ctas_per_sm: int = 1
     narrower: Value | None = None
     narrowed: int = 0

@@ -123,6 +123,11 @@ class ForWork(Op):
     mainloops alternate. `within` is that of `for_tiles`, for each index. Of the i32 named
     `turn` a work item has `turns`, one after the other.
 
+    With `bounds` the axis `ragged` begins and ends, in each group, where this region yields; it
+    may yield the first element, too, where that is not the tile's beginning. The first `groups` of
+    `index`, which it has as arguments, are those of the group, one after the other. `clipped` and
+    `shifted` are those of `for_tiles`.
+
     "split_k" and "stream_k" cut tiles along `contraction`, one (dimension, tile); `splits` is the
     number of splits. Then `piece` binds i32: the tile's workspace entry (a number that its splits
     have in common), the first element of the contraction and the one past the last; and with
@@ -148,8 +153,13 @@ class ForWork(Op):
     together: bool = False
     sharing: int = 1
     piece: tuple[Value, ...] = binds(())
+    groups: int = 0
+    ragged: str = ""
+    clipped: bool = False
+    shifted: bool = False
     body: Region = ()
     skip: Region = ()
+    bounds: Region = ()
 
     def step(self, index: Value) -> int:
         """Elements of a dimension per work item."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.ops import DimLoop
 from wsdsl.ir.types import Axis, Role, Sizes, Tensor
-from wsdsl.lowering.axes import axes_of, output_nest
+from wsdsl.lowering.axes import axes_of, groups_of, output_nest, ragged_loop
 from wsdsl.lowering.batch_coarsening import taken_in_turns
 from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.rates import rates_of
@@ -51,7 +51,8 @@ class SizedKernel:
         singly: Collection[str] = (),
         ragged: Mapping[str, int] = {},
     ) -> None:
-        self.kernel, self.sizes, self.ragged = kernel, dict(kernel.sizes) | dict(sizes), ragged
+        self.kernel, self.sizes = kernel, dict(kernel.sizes) | dict(sizes)
+        self.ragged = {**self._equal_parts(), **ragged}
         self.target, self.rates = kernel.target, rates_of(kernel.target)
         self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
         (nest, self.body), self.in_turns = output_nest(kernel), taken_in_turns(kernel)
@@ -59,6 +60,13 @@ class SizedKernel:
         self.outer = [*map(self.walked, self.nest)]
         self.within = units_within(kernel)
         self.copied, self.padded, self.singly = kernel.unaligned, kernel.padded, singly
+
+    def _equal_parts(self) -> dict[str, int]:
+        """The extent of the ragged loop of the output, if groups are equal parts of a dimension."""
+        if (loop := ragged_loop(self.kernel)) is None:
+            return {}
+        groups = math.prod(self.sizes.get(group.dim, 1) for group in groups_of(self.kernel))
+        return {loop.index.as_axis.name: -(-self.size(loop.dim) // max(1, groups))}
 
     def size(self, dim: str | int) -> int:
         return dim if isinstance(dim, int) else self.sizes.get(dim, UNKNOWN_SIZE)

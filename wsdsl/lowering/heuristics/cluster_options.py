@@ -17,7 +17,7 @@ from wsdsl.ir.hardware.tcgen05_shapes import PAIR_ROWS, PAIR_STEP
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.ops import DimLoop
 from wsdsl.ir.types import Axis, Sizes
-from wsdsl.lowering.axes import loop_variable, output_nest
+from wsdsl.lowering.axes import loop_variable, output_nest, ragged_loop
 from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.lowering.cost_model.predict import SHARING, Prediction
@@ -202,7 +202,7 @@ def sharing_options(
         return
     if asked.tiles > work.target.cluster_room(SHARING[-1]):
         return
-    if not _can_share(kernel):
+    if ragged_loop(kernel) is not None or not _can_share(kernel):
         return
     for size in reversed(SHARING):
         if asked.tiles <= work.target.cluster_room(size) and asked.depth >= LEAST_STEPS * size:

@@ -19,6 +19,7 @@ L2 for the first ones meanwhile (`early_loads.py`), and gain more.
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.ops import ForTiles, Load
 from wsdsl.ir.rewriter import made_of
+from wsdsl.lowering.axes import ragged_loop
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.cost_model.predict import Prediction, predicted
 from wsdsl.schedule import Schedule, changed
@@ -51,7 +52,7 @@ def _claimed(kernel: Kernel, schedule: Schedule, own: Prediction) -> Schedule | 
     """The schedule with tiles that are claimed, if they differ, and that is quicker."""
     if own.work.iterations == 1 or not own.tile.product_cycles:
         return None
-    if not own.tile.target.claims_clusters:
+    if not own.tile.target.claims_clusters or ragged_loop(kernel) is not None:
         return None
     dynamic = changed(schedule, scheduler="dynamic")
     quicker = own.tile.uneven > 1 and predicted(own.tile, dynamic, own.gain).cycles < own.cycles

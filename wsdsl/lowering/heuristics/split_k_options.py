@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel, once, walk
 from wsdsl.ir.ops import Store
-from wsdsl.lowering.axes import output_nest
+from wsdsl.lowering.axes import output_nest, ragged_loop
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.cost_model.predict import Prediction
 from wsdsl.lowering.cost_model.workload import Work
@@ -44,6 +44,7 @@ def may_split(kernel: Kernel, given: Schedule, work: Work) -> bool:
         and (given.reduction is None or given.scheduler == "split_k")
         and work.cut is not None
         and work.sized
+        and ragged_loop(kernel) is None
         and not (adds and given.scheduler != "split_k")
     )
 

@@ -20,10 +20,11 @@ Why here: pipeline states are threaded through one kind of loop.
 """
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Op, Region, Value, with_fields
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, with_fields
 from wsdsl.ir.rewriter import Namer, copy_region, makers, walk, with_regions
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
@@ -49,12 +50,15 @@ def lower_loops(kernel: Kernel) -> Kernel:
 
 
 def _grid(op: ops.ForWork, overlapping: bool) -> ops.LaunchGrid:
-    cluster = op.cluster or (1,) * len(op.index)
-    tiles = tuple(
+    cluster = _cluster(op)
+    tiles = [
         (dim, num * op.step(v)) for dim, v, num in zip(op.dims, op.index, cluster, strict=True)
-    )
+    ]
+    if op.scheduler == "grid":
+        # Groups are mostly parts of the dimension: with more CTAs most would have no tile.
+        tiles = tiles[op.groups :]
     return ops.LaunchGrid(
-        tiles=tiles,
+        tiles=tuple(tiles),
         scheduler=op.scheduler,
         cluster=math.prod(cluster) * op.sharing,
         contraction=op.contraction if op.sharing == 1 else (),
@@ -62,6 +66,7 @@ def _grid(op: ops.ForWork, overlapping: bool) -> ops.LaunchGrid:
         together=op.together,
         sharing=op.sharing,
         overlapping=overlapping,
+        ragged=bool(op.bounds),
         loc=op.loc,
     )
 
@@ -176,31 +181,19 @@ class _Loops:
         b.add(ops.ForRange(**carried, **run, body=body, loc=op.loc))
 
     def work(self, op: ops.ForWork) -> None:
+        if op.bounds:
+            self.work_by_groups(op)
+            return
         b = self.builder
-        cluster = op.cluster or (1,) * len(op.index)
-        in_cluster = math.prod(cluster) * op.sharing > 1
-        counts: list[Value] = []
-        for dim, index, num in zip(op.dims, op.index, cluster, strict=True):
-            step, name = num * op.step(index), f"tiles_{dim}"
-            counts.append(self.widths.count(self.size(dim), index, step, name))
+        counts = self.counts(op, {})
         total = b.joined("mul", counts, "num_work") if counts else b.integer(1)
-        if in_cluster:
-            first = b.add(ops.ClusterIndex(result=b.value("cluster", INT), loc=op.loc)).result
-            step = b.add(ops.NumClusters(result=b.value("num_clusters", INT), loc=op.loc)).result
-        else:
-            first = b.add(ops.CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
-            step = b.add(ops.NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
-        rank = b.rank() if in_cluster else None
+        first, step, rank = self.worker(op)
         part: Value | None = None
         if rank and op.sharing > 1:
             sharing = b.integer(op.sharing)
             part = b.map("mod", rank, sharing, wish="part")
             rank = b.map("floordiv", rank, sharing, wish="rank")
-        ranks = self.ranks(op, cluster, rank) if rank else {}
-        lasts: dict[Value, Value] = {}
-        for index, within in zip(op.index, op.within, strict=False):
-            if isinstance(index.type, Axis) and (last := self.last_start(index.type, within)):
-                lasts[index] = last
+        ranks, lasts = self.ranks(op, rank), self.lasts(op)
         depth = b.integer(1)
         for dim, extent in op.contraction:
             some = b.quotient_up(self.size(dim), extent, f"tiles_{dim}")
@@ -211,24 +204,113 @@ class _Loops:
             self.decode(op, walk_of.piece(walk_of.start).tile, counts, ranks, lasts)
             b.ops += [o for o in self.region(self.body(op)) if not isinstance(o, ops.Yield)]
             return
-        work = b.value("work", INT)
         pingpong = PingPong(b, op) if op.num_pingpong > 1 else None
-        with b.region() as body:
+
+        def begin(work: Value) -> None:
             piece = walk_of.piece(work)
             self.decode(op, piece.tile, counts, ranks, lasts)
             if op.piece:
                 self.bind_piece(op, piece, walk_of.splits, rank)
+
+        turns = pingpong.carried if pingpong else ((), (), ())
+        self.items(op, (walk_of.start, walk_of.stop, walk_of.step), begin, pingpong, turns)
+        if pingpong:
+            pingpong.finish()
+
+    def work_by_groups(self, op: ops.ForWork) -> None:
+        """All CTAs walk the groups. Their tiles are one sequence, of which each CTA, or cluster,
+        has every `num_ctas`-th: of a group it has tile `at` first, of the next one the tile that is
+        as far behind the last of this one as that.
+        """
+        b = self.builder
+        cut = {
+            name: getattr(op, name)[op.groups :] for name in ("index", "dims", "cluster", "within")
+        }
+        own, groups = with_fields(op, **cut), op.index[: op.groups]
+        first, step, rank = self.worker(op)
+        ranks, lasts = self.ranks(own, rank), self.lasts(own)
+        sizes = [self.size(dim) for dim in op.dims[: op.groups]]
+        stop = b.joined("mul", sizes, "num_groups") if sizes else b.integer(1)
+        pingpong = PingPong(b, op) if op.num_pingpong > 1 else None
+        init, args, results = pingpong.carried if pingpong else ((), (), ())
+        group, at = b.value("group", INT), b.value("at", INT)
+        before, after = (tuple(b.value(v.name, v.type) for v in results) for _ in range(2))
+        with b.region() as body:
+            for index, place in zip(groups, self.places(sizes, group), strict=True):
+                self.bind(index, place)
+            *bounds, ends = self.region(op.bounds)
+            b.ops += bounds
+            ragged = next(v for v in own.index if _name(v) == op.ragged)
+            where = {ragged: operands(ends)}
+            counts = self.counts(own, where)
+            total = b.joined("mul", counts, "num_work")
+            self.items(
+                op,
+                (at, total, step),
+                lambda work: self.decode(own, work, counts, ranks, lasts, where),
+                pingpong,
+                (before, args, after),
+            )
+            left = b.map("mod", total, step, wish="left")
+            following = b.map("mod", b.map("sub", b.plus(at, step), left), step, wish="at")
+            b.add(ops.Yield(values=(following, *after)))
+        run = dict[str, Any](start=b.integer(0), stop=stop, step=b.integer(1))
+        result = (b.value("at", INT), *results)
+        carried = dict[str, Any](result=result, init=(first, *init), args=(at, *before))
+        b.add(ops.ForRange(index=group, **carried, **run, body=tuple(body), loc=op.loc))
+        if pingpong:
+            pingpong.finish()
+
+    def items(
+        self,
+        op: ops.ForWork,
+        bounds: tuple[Value, Value, Value],
+        begin: Callable[[Value], None],
+        pingpong: PingPong | None,
+        turns: tuple[tuple[Value, ...], ...],
+    ) -> None:
+        """The loop over work items, whose body begins with the ops that `begin` appends."""
+        b, (start, stop, step), (init, args, result) = self.builder, bounds, turns
+        work = b.value("work", INT)
+        with b.region() as body:
+            begin(work)
             inner = [o for o in self.region(self.body(op)) if not isinstance(o, ops.Yield)]
             if pingpong is None:
                 body += [*inner, ops.Yield()]
             else:
                 pingpong.take(inner, self.region(op.skip))
-        init, args, results = pingpong.carried if pingpong else ((), (), ())
-        run = dict[str, Any](start=walk_of.start, stop=walk_of.stop, step=walk_of.step)
-        carried = dict[str, Any](result=results, init=init, args=args)
-        b.add(ops.ForRange(index=work, **carried, **run, body=tuple(body), loc=op.loc))
-        if pingpong:
-            pingpong.finish()
+        run = dict[str, Any](start=start, stop=stop, step=step, init=init, args=args, result=result)
+        b.add(ops.ForRange(index=work, **run, body=tuple(body), loc=op.loc))
+
+    def counts(self, op: ops.ForWork, ragged: Mapping[Value, Sequence[Value]]) -> list[Value]:
+        """How many tiles, or clusters of them, there are along each index."""
+        b, found = self.builder, list[Value]()
+        for dim, index, num in zip(op.dims, op.index, _cluster(op), strict=True):
+            step, name = num * op.step(index), f"tiles_{dim}"
+            if index in ragged:
+                start, stop, *_ = ragged[index]
+                size = b.map("max", b.map("sub", stop, start), b.integer(0), wish="part")
+            else:
+                size = self.size(dim)
+            found.append(self.widths.count(size, index, step, name))
+        return found
+
+    def worker(self, op: ops.ForWork) -> tuple[Value, Value, Value | None]:
+        """This CTA and the number of CTAs, or of clusters; and the rank in its cluster."""
+        b = self.builder
+        if math.prod(_cluster(op)) * op.sharing > 1:
+            first = b.add(ops.ClusterIndex(result=b.value("cluster", INT), loc=op.loc)).result
+            step = b.add(ops.NumClusters(result=b.value("num_clusters", INT), loc=op.loc)).result
+            return first, step, b.rank()
+        first = b.add(ops.CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
+        step = b.add(ops.NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
+        return first, step, None
+
+    def lasts(self, op: ops.ForWork) -> dict[Value, Value]:
+        """Where the last tile begins along each index whose tiles overlap."""
+        ends = zip(op.index, op.within, strict=False)
+        axes = ((v, self.last_start(v.type, n)) for v, n in ends if isinstance(v.type, Axis))
+        return {v: last for v, last in axes if last}
 
     def body(self, op: ops.ForWork) -> Region:
         """What is done of a work item."""
@@ -258,13 +340,13 @@ class _Loops:
         last = b.times(piece.end, extent, "end")
         b.add(ops.Map(result=end, fn="min", args=(last, self.size(dim))))
 
-    def ranks(self, op: ops.ForWork, cluster: tuple[int, ...], rest: Value) -> dict[Value, Value]:
+    def ranks(self, op: ops.ForWork, rest: Value | None) -> dict[Value, Value]:
         """How many tiles this CTA is from the cluster's first, along each index that varies."""
         b = self.builder
         found: dict[Value, Value] = {}
-        left = math.prod(cluster)
-        for index, num in reversed(tuple(zip(op.index, cluster, strict=True))):
-            if num > 1:
+        left = math.prod(_cluster(op))
+        for index, num in reversed(tuple(zip(op.index, _cluster(op), strict=True))):
+            if rest and num > 1:
                 left //= num
                 found[index] = (
                     rest if left == 1 else b.map("mod", rest, b.integer(num), wish="rank")
@@ -279,9 +361,11 @@ class _Loops:
         counts: list[Value],
         ranks: dict[Value, Value],
         lasts: dict[Value, Value],
+        ragged: Mapping[Value, Sequence[Value]] = {},
     ) -> None:
         """Bind the indices of the work item, the last one fastest but for the raster. No tile
         begins behind one of `lasts`: those of a cluster that there are not are the last once more.
+        Tiles of a `ragged` axis begin with its start.
         """
         b, rest = self.builder, work
         places: list[Value] = []
@@ -292,23 +376,43 @@ class _Loops:
                 inside = b.map("mod", rest, plane, wish="inside")
                 rest = b.map("floordiv", rest, plane, wish="rest")
             places = place_in_plane(b, op, inside, counts)
-        remaining = len(counts) - len(places)
-        for i in range(remaining - 1, -1, -1):
-            if i == 0:
-                places.insert(0, rest)
-            else:
-                places.insert(0, b.map("mod", rest, counts[i], wish="place"))
-                rest = b.map("floordiv", rest, counts[i], wish="rest")
-        cluster = op.cluster or (1,) * len(op.index)
-        for index, place, num in zip(op.index, places, cluster, strict=True):
+        places = [*self.places(counts[: len(counts) - len(places)], rest), *places]
+        for index, place, num in zip(op.index, places, _cluster(op), strict=True):
             if index in ranks:
                 place = b.plus(b.times(place, num, "first"), ranks[index], "place")
             if isinstance(index.type, Axis):
                 start = self.widths.begin(index, place)
                 if index in lasts:
                     start = b.map("min", start, lasts[index], wish=f"{index.name}_start")
-                b.add(ops.AxisAt(result=index, start=start, loc=op.loc))
+                ends = dict[str, Any]()
+                if index in ragged:
+                    origin, stop, *first = ragged[index]
+                    start = b.plus(origin, start, f"{index.name}_start")
+                    ends |= dict(stop=stop if op.clipped else None, shifted=op.shifted)
+                    ends |= dict(first=first[0]) if first else {}
+                b.add(ops.AxisAt(result=index, start=start, **ends, loc=op.loc))
             elif index.name == op.turn:
                 self.first = b.times(place, op.step(index), "first")
             else:
-                b.add(ops.Map(result=index, fn="add", args=(place, b.integer(0))))
+                self.bind(index, place)
+
+    def bind(self, index: Value, place: Value) -> None:
+        """Make a number the index."""
+        self.builder.add(ops.Map(result=index, fn="add", args=(place, self.builder.integer(0))))
+
+    def places(self, counts: Sequence[Value], rest: Value) -> list[Value]:
+        """The place of an item along each index, of which there are `counts`, the last fastest."""
+        b, places = self.builder, list[Value]()
+        for count in reversed(counts[1:]):
+            places.insert(0, b.map("mod", rest, count, wish="place"))
+            rest = b.map("floordiv", rest, count, wish="rest")
+        return [rest, *places] if counts else []
+
+
+def _name(index: Value) -> str:
+    """Of the axis that an index is."""
+    return index.type.name if isinstance(index.type, Axis) else ""
+
+
+def _cluster(op: ops.ForWork) -> tuple[int, ...]:
+    return op.cluster or (1,) * len(op.index)

@@ -57,13 +57,14 @@ import dataclasses
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Region, Value
-from wsdsl.ir.ops import DimLoop, ForTiles, ForWork, Partition, Pipeline, with_tails
+from wsdsl.ir.ops import DimLoop, ForTiles, ForWork, Partition, Pipeline, Yield, with_tails
 from wsdsl.ir.plan import Plan
 from wsdsl.ir.rewriter import Namer, copy_region
 from wsdsl.ir.types import Axis, Ring
-from wsdsl.lowering.axes import output_nest
+from wsdsl.lowering.axes import bounds_of, groups_of, output_nest, ragged_loop
 from wsdsl.lowering.batch_coarsening import taken_in_turns
 from wsdsl.lowering.buffer_assignment import SlotGroup, layouts_of, operand_slots
+from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.cooperation import cluster_along, num_cooperating, num_pingpong_consumers
 from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.early_loads import (
@@ -112,31 +113,33 @@ def partition_loads(kernel: Kernel) -> Kernel:
         side = filled_by.of(body, planned.tensors)
         refuse_written_addresses(kernel, side)
         refuse_addresses_in_memory(side, planned.tensors, schedule)
-        partitions.append(partition("load", _work(kernel, side), planned.num_warps))
+        partitions.append(partition("load", _work(kernel, namer, side), planned.num_warps))
     skip = SkippedSlice(kernel, groups, rings, namer).of(body)
     if scales := loaded_tensors(g for g in groups if g.consumer == "scale"):
         # A thread of its own: scales have a way to go when operands are there.
-        partitions.append(partition("load", _work(kernel, filled_by.of(body, scales)), num_warps=1))
+        partitions.append(
+            partition("load", _work(kernel, namer, filled_by.of(body, scales)), num_warps=1)
+        )
     if in_parts:
         # A separate thread, independent of the stages of MMA operands.
         side = ProducerSlice(kernel, in_parts, rings, namer).of(body, loaded_tensors(in_parts))
-        partitions.append(partition("load", _work(kernel, side), num_warps=1))
+        partitions.append(partition("load", _work(kernel, namer, side), num_warps=1))
         skip += SkippedSlice(kernel, in_parts, rings, namer).of(body)
     if num_decoders(kernel):
         side = DecodeSlice(kernel, groups, rings, namer).of(body)
-        partitions.append(partition("decode", _work(kernel, side)))
+        partitions.append(partition("decode", _work(kernel, namer, side)))
     if stores_scales(groups):
         side = ScaleSlice(kernel, groups, rings, namer).of(body)
-        partitions.append(partition("scale", _work(kernel, side)))
+        partitions.append(partition("scale", _work(kernel, namer, side)))
     for index in range(num_pingpong):
         if sums:
             own, side = TensorSlice(kernel, filled_by, sums, namer).cut(body)
-            multiplying = partition("mma", _work(kernel, own), multiplying_warps(kernel))
+            multiplying = partition("mma", _work(kernel, namer, own), multiplying_warps(kernel))
             # In addition to the thread that loads.
             partitions.insert(len(plan.loads), multiplying)
         else:
             side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
-        work = _work(kernel, without_unused(side))
+        work = _work(kernel, namer, without_unused(side))
         if num_pingpong > 1:
             in_turn = dict[str, Any](pingpong_index=index, num_pingpong=num_pingpong, skip=skip)
             work = dataclasses.replace(work, **in_turn)
@@ -146,14 +149,14 @@ def partition_loads(kernel: Kernel) -> Kernel:
     return dataclasses.replace(kernel, level="partitioned", body=body)
 
 
-def _work(kernel: Kernel, side: Region) -> ForWork:
+def _work(kernel: Kernel, namer: Namer, side: Region) -> ForWork:
     """Return the loop over output tiles with the `side` of a partition as its body."""
     assert kernel.schedule is not None
     nest, schedule = output_nest(kernel)[0], kernel.schedule
-    loop = taken_in_turns(kernel)
+    loop, ragged, groups = taken_in_turns(kernel), ragged_loop(kernel), groups_of(kernel)
     num = (schedule.tile or {}).get(loop.index.name, 1) if loop else 1
     # Next to each other, as they mostly lie in memory.
-    nest = sorted(nest, key=lambda each: num > 1 and each is loop)
+    nest = sorted(nest, key=lambda each: (each not in groups, num > 1 and each is loop))
     within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
     return ForWork(
         index=tuple(loop.index for loop in nest),
@@ -165,9 +168,22 @@ def _work(kernel: Kernel, side: Region) -> ForWork:
         within=within if any(within) else (),
         turn=loop.index.name if loop and num > 1 else "",
         turns=num,
+        **(_ragged(kernel, ragged, namer) if ragged else {}),
         body=side,
         loc=nest[0].loc if nest else kernel.loc,
     )
+
+
+def _ragged(kernel: Kernel, loop: ForTiles, namer: Namer) -> dict[str, Any]:
+    """Return the fields of `for_work` for a ragged loop."""
+    b, axis, ends = Builder(namer), loop.index.as_axis, dict[Value, Value]()
+    b.copy(bounds_of(kernel), ends)
+    start, stop, first = (x and ends.get(x, x) for x in (loop.start, loop.stop, loop.first))
+    values = start or b.integer(0), stop or b.size(axis.dim), *((first,) if first else ())
+    b.add(Yield(values=values, loc=loop.loc))
+    flags = dict(clipped=loop.clipped, shifted=loop.shifted)
+    groups = len(groups_of(kernel))
+    return dict(ragged=axis.name, groups=groups, bounds=tuple(b.ops), **flags)
 
 
 def _name(loop: DimLoop) -> str:

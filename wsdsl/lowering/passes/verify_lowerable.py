@@ -64,15 +64,7 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
         told = "WS0310 a kernel with a second loop nest is not lowered yet"
         yield Finding(told, extra.loc, "move it to a separate kernel")
     nest, _ = output_nest(kernel)
-    if not nest and len(loops) == 1 and walks_a_part(loops[0]):
-        yield Finding(
-            "WS0311 the outermost loop covers a part of a dimension: its number of tiles is not "
-            "known at launch",
-            loops[0].loc,
-            "loop over parts in `for … in each(…)` or in a loop over whole tiles; or loop over the "
-            "whole dimension, and store where(index(…) < stop, …)",
-        )
-    elif not nest and len(loops) < 2:
+    if not nest and len(loops) < 2:
         yield Finding(
             "WS0312 the outermost loop must be parallel, without values carried between tiles",
             loops[0].loc if loops else kernel.loc,

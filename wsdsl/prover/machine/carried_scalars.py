@@ -26,6 +26,7 @@ class Formulas:
 
     def __init__(self, model: Model) -> None:
         self.made = model.kernel.definers
+        self.alone = len(model.ctas) == 1
         self.changes = model.written | model.effects.lent
         self.numbers: dict[Any, int] = {}
         self.around: list[ops.Loop] = []
@@ -64,13 +65,19 @@ class Formulas:
                 made_of = [self._of(v, stack) for v in held]
             case None if isinstance(value.type, Tensor) and value.name not in self.changes:
                 return "tensor", value
-            case Op(repeatable=True) if not (isinstance(op, ops.SpecialRegister) and op.within):
+            case Op(repeatable=True) if not self._differs(op):
                 made_of = [self._of(v, stack) for v in operands(op)]
             case _:
                 return None
         if None in made_of:
             return None
         return (*(named(op) if op.repeatable else (type(op), str(value.type))), *made_of)
+
+    def _differs(self, op: Op) -> bool:
+        """Whether agents may find other values: CTAs of a cluster have one `cluster_index`."""
+        if not isinstance(op, ops.SpecialRegister) or op.within is None:
+            return False
+        return op.within != "grid" or not (op.of_cluster or self.alone)
 
 
 class Ahead:

@@ -20,13 +20,15 @@ from wsdsl.ir.analysis.tensor_accesses import Touch, touches
 from wsdsl.ir.effects import Arrive, Fence, Wait
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.ops import Partition
-from wsdsl.ir.rewriter import walk, yielded
+from wsdsl.ir.rewriter import walk
 from wsdsl.prover.failure import GLOBAL_ORDER, Failure, Party
 from wsdsl.prover.machine.instructions import named_barriers, workspaces
 from wsdsl.prover.machine.linear import Linear
 from wsdsl.prover.memory.gmem_accesses import Access
 from wsdsl.prover.memory.gmem_regions import ALL, NOT_YET, OWN, WARP, GlobalPlaces
 from wsdsl.prover.protocols.disjoint_items import meeting
+from wsdsl.prover.protocols.pingpong_turns import turn_of
+from wsdsl.prover.protocols.ragged_items import is_uniform, loop_of_group
 from wsdsl.prover.protocols.scheduler_terms import count_items
 from wsdsl.reachability import reached
 
@@ -104,48 +106,13 @@ def _check_sides(partitions: list[Partition], found: dict[Op, Touch], places: Gl
         if len({agent for agent, _ in uses}) == 1 or all(found[op].adds for _, op in uses):
             continue
         mine = {op for _, op in uses}
-        turns = [_turn(p, mine, places) for p in partitions if any(o in mine for o in walk(p.body))]
+        sides_of = (p for p in partitions if any(o in mine for o in walk(p.body)))
+        turns = [turn_of(p, mine, places.sums, places.written) for p in sides_of]
         if None in turns or len({x and x[0] for x in turns}) > 1 or len({*turns}) < len(turns):
             first, last = uses[0], next(use for use in uses if use[0] != uses[0][0])
             told = f"`{tensor}`, which the kernel writes, is accessed by another partition too"
             hint = "access it from one partition, or alternate the partitions by tile"
             raise _fail(*last, told, first[1], hint)
-
-
-def _turn(
-    partition: Partition, uses: set[Op], places: GlobalPlaces
-) -> tuple[tuple[Any, ...], int] | None:
-    """(the alternation, the partition's number in it), if all its uses are under its test."""
-    for work in partition.body:
-        if not isinstance(work, ops.Loop):
-            continue
-        for op in work.body:
-            if not isinstance(op, ops.If) or not any(o in uses for o in walk(op.then)):
-                continue
-            match places.made.get(op.cond):
-                case ops.Map(fn="eq", args=(turn, own)) if turn in work.args:
-                    pass
-                case _:
-                    return None
-            mine = [o for o in walk(partition.body) if o in uses]
-            here = [o for o in walk(op.then) if o in uses]
-            number, at = places.sums.of(own), work.args.index(turn)
-            if number.terms or len(mine) != len(here):
-                return None
-            bounds = tuple(map(places.sums.of, work.bounds))
-            first, following = places.sums.of(work.init[at]), yielded(work.body)[at]
-            return (bounds, first, _formula(following, turn, places)), number.number
-    return None
-
-
-def _formula(value: Value, turn: Value, places: GlobalPlaces) -> tuple[Any, ...]:
-    """The formula of the next alternation."""
-    op = places.made.get(value)
-    if value == turn:
-        return ("turn",)
-    if isinstance(op, ops.Map):
-        return (op.fn, *(_formula(v, turn, places) for v in op.args))
-    return ("number", places.sums.of(value))
 
 
 class _Partition:
@@ -163,12 +130,14 @@ class _Partition:
         self.num = num = partition.num_warpgroups
         self.is_walked = False
         """Was there a loop over the work?"""
+        self.item_loops: tuple[ops.Loop, ...] = ()
+        """Of groups (`ragged_items.py`)."""
         self.of_one = False
         """Is this a part that one warpgroup runs at most?"""
         self.grid = grid = ops.grid_of(kernel)
         self.one_item = (
             grid is not None
-            and grid.scheduler == "persistent"
+            and (grid.ragged or grid.scheduler == "persistent")
             and count_items(grid.tiles, places.sums) != Linear(1)
         )
         """Is this done once, by a CTA that may have several items?"""
@@ -206,11 +175,15 @@ class _Partition:
         return done
 
     def loop(self, op: ops.Loop, done: Done, work: bool, elected: bool) -> Done:
-        work = work and self._is_work(op)
+        items = None
+        if work and self.grid is not None and self.grid.ragged:
+            items = loop_of_group(op, self.grid, self.places.sums, self.places.written)
+        self.item_loops += (items,) if items else ()
+        work = work and not items and self._is_work(op)
         before, entry = self.one_item, done
         while True:
             self.one_item = before and not work
-            after = self.region(op.body, entry, False, elected)
+            after = self.region(op.body, entry, items is not None, elected)
             self.one_item = before
             following = _join(done, self._next(op, after, work))
             if following == entry:
@@ -245,11 +218,15 @@ class _Partition:
             return
         sums = self.places.sums
         start, stop, step = map(sums.of, op.bounds)
+        if op in self.item_loops:
+            self._check_apart(grid, op)
+            return
         if (start, step) != tuple(map(sums.special, grid.worker)):
             told = "two CTAs may process the same item of this loop, and store the same elements"
             hint = "start at the index of the CTA (or cluster), with the number of CTAs as the step"
             raise self.fail(op, told, hint=hint)
-        if stop != count_items(grid.tiles, sums):
+        alike = grid.ragged and is_uniform(op.bounds[1], sums, self.places.written)
+        if stop != count_items(grid.tiles, sums) and not alike:
             told = "this loop may not end at the number of items of the grid"
             raise self.fail(op, told, hint="end it at the number of items of the grid")
         self._check_apart(grid, op)
