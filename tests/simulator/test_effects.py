@@ -30,7 +30,7 @@ from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS
 from wsdsl.ir.op import Kernel, Op, effects
 from wsdsl.ir.op_fields import op_name
 from wsdsl.ir.ops import Tcgen05Dealloc, TmemColumns
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Columns, Shared, Tile
 from wsdsl.ir.verify.threads import THREADS, threads_of
 from wsdsl.kernels import quantized
 from wsdsl.prover.memory import smem_accesses
@@ -65,26 +65,27 @@ class Run:
     @cached_property
     def items(self) -> list[tuple[str, str, int, int, int]]:
         """Space, name, first address, and size and number of items of each array."""
-        found: list[tuple[str, str, int, int, int]] = []
-        for op in self.kernel.of(ops.AllocateShared, TmemColumns):
-            kind: Any = op.result.type
-            if isinstance(op, TmemColumns):
-                found.append(("tensor", op.result.name, op.first, kind.columns, kind.num))
-            else:
-                found.append(("shared", op.result.name, op.offset, kind.bytes, kind.num))
-        return found
+        shared, columns = self.kernel.making(Shared), self.kernel.making(Columns)
+        found = [("shared", op.result, op.offset, op.result.type.bytes) for op in shared]
+        found += [("tensor", op.result, op.first, op.result.type.columns) for op in columns]
+        return [(space, v.name, first, size, v.type.num) for space, v, first, size in found]
 
     def place(self, effect: Effect) -> tuple[str, int, Any]:
-        """Return the array that is accessed, its size, and which bytes, or columns, of an item."""
+        """Return the array that is accessed, its size, and which bytes of an item, or which columns
+        of one half of the lanes, then of the other.
+        """
         if effect.space == "tensor":
-            at = np.unique(np.arange(COLUMNS)[effect.at[1]])
+            cells = np.zeros((4, 2, 16, COLUMNS), np.bool_)
+            cells.reshape(-1, COLUMNS)[effect.at] = True
+            halves, at = cells.any((0, 2)).nonzero()
         else:
+            halves = 0
             at = effect.at.bytes.ravel()
         for space, name, first, size, count in self.items:
             if space == effect.space and first <= at[0] < first + size * count:
                 start = first + (at[0] - first) // size * size
                 assert at.max() < start + size and at.min() >= start, effect
-                return name, size, at - start
+                return name, size * (1 + (space == "tensor")), at - start + halves * size
         raise AssertionError(f"no array is at {at[0]}: {effect}")
 
     def accesses(self, *spaces: str) -> Iterator[Effect]:
@@ -237,7 +238,8 @@ def test_prover_takes_the_accesses_of_runs(name: str, monkeypatch: pytest.Monkey
     for e in run.accesses("shared", "tensor"):
         array, size, at = run.place(e)
         key = e.op, "read" if e.kind == "add" else e.kind, array
-        moved.setdefault(key, np.zeros(size, np.bool_))[at] = True
+        size //= 1 + (e.space == "tensor")
+        moved.setdefault(key, np.zeros(size, np.bool_))[at % size] = True
 
     def spy(kind: str, known: Any) -> Any:
         def spied(m: Any, a: Any, op: Op, where: Any, *more: Any, **named: Any) -> None:
@@ -262,6 +264,8 @@ def test_prover_takes_the_accesses_of_runs(name: str, monkeypatch: pytest.Monkey
             np.testing.assert_array_equal(at, expected, str(op))
 
 
+HALVES = {("scale factors", "Tcgen05Mma")}
+"""Effects state both halves of the lanes; 16 scale factors fill one."""
 SPACES = {
     "shared": "smem", "tensor": "tmem", "global": "gmem", "barrier": "mbarrier",
     "flag": "semaphore",
@@ -293,7 +297,7 @@ def moved(run: Run) -> dict[int, Moved]:
 def stated(run: Run, op: Op, dropped: int = -1) -> Moved:
     """Return what the effects of an op say of a run, but for one of them."""
     found, made = Moved(), run.kernel.definers
-    sizes = {name: size for _, name, _, size, _ in run.items}
+    sizes = {name: size * (1 + (space == "tensor")) for space, name, _, size, _ in run.items}
     for number, effect in enumerate(op.effects(made)):
         of = getattr(effect, "of", None)
         name = of if isinstance(of, str) else getattr(of, "name", "")
@@ -301,9 +305,10 @@ def stated(run: Run, op: Op, dropped: int = -1) -> Moved:
             case Access(space="smem" | "tmem") if of is not None and name in sizes:
                 key = "write" if effect.kind == "take" else effect.kind, effect.space, name
                 held = found.setdefault(key, np.zeros(sizes[name], np.bool_))
+                held = held.reshape(1 + (effect.space == "tmem"), -1)
                 for values in run.scalars(op) if number != dropped else ():
-                    for start, end in ranges(effect, values):
-                        held[start:end] = True
+                    for start, end, half in ranges(effect, values):
+                        held[half, start:end] = True
             case Access(space="smem"):
                 pass  # The address of columns, which the simulator knows.
             case Access() if number != dropped:
@@ -320,20 +325,20 @@ def stated(run: Run, op: Op, dropped: int = -1) -> Moved:
     return {key: held for key, held in found.items() if held is None or held.any()}
 
 
-def ranges(access: Access, values: dict[str, int]) -> Iterator[tuple[int, int]]:
+def ranges(access: Access, values: dict[str, int]) -> Iterator[tuple[int, int, Any]]:
     for span in (span for warp in access.spans for span in warp):
         named = [(v if isinstance(v, str) else v.name, by) for v, by in span.terms]
         start = span.start + sum(values[name] * by for name, by in named)
         end = min(start + span.size, span.limit or start + span.size)
         assert start >= end or start % span.align == 0
-        yield start, end
+        yield start, end, slice(None) if span.half is None else span.half
 
 
 def differs(run: Run, op: Op, dropped: int = -1) -> bool:
     did, says = moved(run)[id(op)], stated(run, op, dropped)
     if did.keys() - says.keys():
         return True
-    wider = (list(RUNS)[runs().index(run)], type(op).__name__) in WIDER
+    wider = (list(RUNS)[runs().index(run)], type(op).__name__) in WIDER | HALVES
     for key, held in did.items():
         if held is not None and ((held & ~says[key]).any() if wider else (held != says[key]).any()):
             return True

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from wsdsl.ir.ops import StoreGlobal
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.simulator.simulation import simulate
 from wsdsl.simulator.simulation_error import SimulationError
@@ -52,9 +53,10 @@ WRONG = {
 }  # fmt: skip
 
 
-def run(body: str, seed: int) -> None:
+def run(body: str, seed: int, head: str = HEAD) -> list[float]:
     held = {"X": np.zeros(5, np.float32), "Y": np.zeros(5, np.float32)}
-    simulate(parse_kernel(HEAD + body + "\n}", "shares.ir"), held, seed=seed)
+    simulate(parse_kernel(head + body + "\n}", "shares.ir"), held, seed=seed)
+    return held["X"].tolist()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -70,6 +72,11 @@ def test_wrong(name: str, seed: int) -> None:
     with pytest.raises(SimulationError, match=message) as caught:
         run(body, seed)
     assert caught.value.kind == "race"
+
+
+def test_races_are_those_of_stated_effects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StoreGlobal, "effects", lambda *_: ())
+    run(WRONG["all write one"][1], 0)
 
 
 BY_TMA = """
@@ -137,29 +144,24 @@ OVERLAPPING = HEAD.replace('scheduler="grid"', 'scheduler="grid", overlapping=Tr
 
 @pytest.mark.parametrize("seed", range(3))
 def test_items_that_overlap_write_the_same_bits(seed: int) -> None:
-    held = {"X": np.zeros(5, np.float32), "Y": np.zeros(5, np.float32)}
     same = "store_global(tensor=%X, index=(%zero,), value=%f)"
-    simulate(parse_kernel(f"{OVERLAPPING}{same}\n}}"), held, seed=seed)
-    assert held["X"].tolist() == [1, 0, 0, 0, 0]
+    assert run(same, seed, OVERLAPPING) == [1, 0, 0, 0, 0]
     other = f"%g: f32 = cast(x=%i)\n{same.replace('%f', '%g')}"
     with pytest.raises(SimulationError, match=r"wrote other bits to X\[0\]") as caught:
-        simulate(parse_kernel(f"{OVERLAPPING}{other}\n}}"), held, seed=seed)
+        run(other, seed, OVERLAPPING)
     assert caught.value.kind == "overlap"
 
 
 def test_items_that_overlap_write_nan_of_either_sign() -> None:
     """NumPy's NaN; the GPU's has no sign."""
-    text = f"""{OVERLAPPING}
+    text = """
   %minus: f32 = constant(value=-1.0)
   %nan: f32 = map(fn="sqrt", args=(%minus,))
   %other: f32 = map(fn="neg", args=(%nan,))
   %odd: bool = map(fn="gt", args=(%i, %zero))
   %g: f32 = map(fn="where", args=(%odd, %nan, %other))
-  store_global(tensor=%X, index=(%zero,), value=%g)
-}}"""
-    held = {"X": np.zeros(5, np.float32), "Y": np.zeros(5, np.float32)}
-    simulate(parse_kernel(text), held, seed=0)
-    assert np.isnan(held["X"][0])
+  store_global(tensor=%X, index=(%zero,), value=%g)"""
+    assert np.isnan(run(text, 0, OVERLAPPING)[0])
 
 
 @pytest.mark.parametrize("seed", range(3))

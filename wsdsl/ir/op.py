@@ -441,7 +441,8 @@ class Kernel:
     @cached_property
     def effects(self) -> Sequence[tuple[Op, tuple[Effect, ...]]]:
         """Every op with its effects, in textual order."""
-        return [(op, tuple(op.effects(self.definers))) for op in self.ops]
+        made = self.definers
+        return [(op, tuple(op.effects(made)) if effects(type(op)) else ()) for op in self.ops]
 
     def __getstate__(self) -> dict[str, Any]:
         return _held(self)
