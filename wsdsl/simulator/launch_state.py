@@ -158,8 +158,7 @@ def _check_placement(kernel: Kernel, smem_bytes: int) -> None:
             if other is not op and start < own.stop and own.start < end:
                 label = getattr(other, "label", "tensor memory")
                 findings.append(Finding(f"barriers `{op.label}` overlap `{label}` in SMEM"))
-    if smem_bytes > kernel.target.smem_bytes:
-        room = kernel.target.smem_bytes
+    if smem_bytes > (room := kernel.target.smem_bytes):
         findings.append(Finding(f"{smem_bytes} bytes of SMEM; a CTA has {room}"))
     if findings:
         raise SimulationError("misuse", findings)

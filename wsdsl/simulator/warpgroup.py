@@ -94,7 +94,7 @@ class Warpgroup:
         self.wgmma = WgmmaPipe()
         self.tensor_pipe = TensorPipe(self.one)
         self.cell_accesses: list[CellAccess] = []
-        """Of tensor memory, that no wait and `tcgen05_fence` have followed."""
+        """Of tensor memory, that no wait and fence have followed."""
         self.operands = RegisterOperands(frozenset())
         self.open_stores = StoreGroup()
         self.store_groups: list[StoreGroup] = []
@@ -197,9 +197,8 @@ class Warpgroup:
         """Record an access to SMEM and check it for races; see `SharedAccesses.begin`."""
         self.effect(op, kind, "shared", threads, region, owner=memory.cta)
         ranges = self._stated_ranges(op, kind, region, threads)
-        self.settle(
-            op, what, memory.accesses.begin(kind, ranges, access, threads, reader, asynchronous)
-        )
+        found = memory.accesses.begin(kind, ranges, access, threads, reader, asynchronous)
+        self.settle(op, what, found)
 
     def _stated_ranges(
         self, op: Op, kind: Kind, region: Region, threads: slice

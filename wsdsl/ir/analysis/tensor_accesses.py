@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from wsdsl.ir import ops
 from wsdsl.ir.effects import Access, Arrive, Wait
 from wsdsl.ir.op import Kernel, Makers, Op, Value, effects, once
-from wsdsl.ir.types import Tensor
+from wsdsl.ir.types import Tensor, TensorMap
 from wsdsl.record import record
 
 
@@ -26,7 +26,7 @@ class Touch:
 @once
 def mapped_tensors(kernel: Kernel) -> Mapping[Value, str]:
     """By a tensor map's value."""
-    return {op.result: op.tensor.name for op in kernel.of(ops.MakeTensorMap)}
+    return {op.result: op.tensor.name for op in kernel.making(TensorMap)}
 
 
 def touch_of(op: Op, made: Makers) -> Touch | None:
@@ -54,7 +54,7 @@ def touches(kernel: Kernel) -> Sequence[tuple[Op, Touch]]:
 def _direct_tensor(op: Op, makers: Makers) -> Value | None:
     """Return the tensor whose address an op has: it accesses the tensor, or prefetches a part."""
     tensor: object = getattr(op, "tensor", None)
-    if isinstance(op, ops.MakeTensorMap) or not isinstance(tensor, Value):
+    if op.result_type is TensorMap or not isinstance(tensor, Value):
         return None
     return tensor if not effects(type(op)) or touch_of(op, makers) is not None else None
 

@@ -74,6 +74,12 @@ class Advance(OneResult):
     num: int
 
 
+def counts_stages(first: Op | None, following: Op | None, state: Value, num: int) -> bool:
+    """Return whether a state starts at stage 0, and `following` advances it over `num` stages."""
+    is_next = isinstance(following, Advance) and (following.state, following.num) == (state, num)
+    return is_next and isinstance(first, InitialState)
+
+
 @op_class(SCHEDULED, "any", was="wait_barrier")
 class MbarrierWait(Op):
     """Wait until the phase of the state's parity is complete on the state's stage. Every thread

@@ -27,7 +27,7 @@ def _at_least(value: Value, made: Makers) -> int | None:
     match made.get(value):
         case ops.Constant(value=int(number)):
             return number
-        case ops.NumCtas() | ops.NumClusters():
+        case ops.SpecialRegister(within=None):
             return 1
         case ops.DimSize():
             return 0

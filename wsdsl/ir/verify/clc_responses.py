@@ -39,9 +39,8 @@ def responses_are_read_in_order(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
     claims = kernel.of(ops.ClcTryCancel)
     answers = {op.shared for op in claims}
-    if not kernel.of(ops.ClcTryCancel, ops.ClcQueryCancel) and not any(
-        loop.claimed for loop in kernel.of(ops.ForRange)
-    ):
+    reads, loops = kernel.of(ops.ClcQueryCancel), kernel.of(ops.ForRange)
+    if not claims and not reads and not any(loop.claimed for loop in loops):
         return
     for op in kernel.ops:
         if isinstance(op, (ops.ClcTryCancel, ops.ClcQueryCancel)) and op.ctas != cluster_of(kernel):
@@ -104,13 +103,8 @@ def _in_turn(state: Value, shared: Value, loop: ops.ForRange, made: Makers) -> b
         return False
     at = loop.args.index(state)
     following = made.get(yielded(loop.body)[at])
-    return (
-        isinstance(made.get(loop.init[at]), ops.InitialState)
-        and isinstance(following, ops.Advance)
-        and following in loop.body
-        and following.state == state
-        and following.num == shared.type.num
-    )
+    first, num = made.get(loop.init[at]), shared.type.num
+    return following in loop.body and ops.counts_stages(first, following, state, num)
 
 
 def _is_first(op: If, made: Makers) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 
 from wsdsl.ir import ops
+from wsdsl.ir.effects import Arrive
 from wsdsl.ir.op import Kernel, Makers, Op, Problem, Region, bound, operands_in, regions, results_of
 from wsdsl.ir.op_fields import names_of
 from wsdsl.ir.ops import ConvertLayout, ForRange, If, Loop
@@ -122,7 +123,7 @@ def _kept(value: Value, path: tuple[tuple[Region, int], ...], own: int, made: Ma
         for op in region[at + 1 :]:
             if _covers(op, value, commits, made):
                 return True
-            commits += _commits((op,))
+            commits += _commits((op,), made)
         if level > own:
             continue
         loop = path[level - 1][0][path[level - 1][1]] if level else None
@@ -143,7 +144,7 @@ def _kept_anew(body: Region, value: Value, arg: Value, commits: int, made: Maker
             return True
         if written & {*results_of(op)}:
             return False
-        commits += _commits((op,))
+        commits += _commits((op,), made)
     return False
 
 
@@ -159,20 +160,20 @@ def _covers(op: Op, value: Value, commits: int, made: Makers) -> bool:
         for inner in region:
             if _covers(inner, value, own, made):
                 return True
-            own += _commits((inner,))
+            own += _commits((inner,), made)
         return False
 
     return arm(op.then) and arm(op.orelse)
 
 
-def _commits(region: Region) -> int:
+def _commits(region: Region, made: Makers) -> int:
     """How many groups it closes at least; a loop may not run."""
     count = 0
     for op in region:
-        if isinstance(op, ops.WgmmaCommit):
+        if Arrive("wgmma") in op.effects(made):
             count += 1
         elif isinstance(op, If):
-            count += min(_commits(op.then), _commits(op.orelse))
+            count += min(_commits(op.then, made), _commits(op.orelse, made))
     return count
 
 

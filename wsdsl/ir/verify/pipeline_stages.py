@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from wsdsl.ir import ops
 from wsdsl.ir.op import Kernel, Op, Problem, Region, Value
-from wsdsl.ir.ops import Contract, ForEach, ForRange, ForTiles, Partition, Pipeline
+from wsdsl.ir.ops import Contract, Loop, Partition, Pipeline
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Axis, Slot, Tile
 
@@ -73,7 +73,7 @@ def sum_places(body: Region, kind: type[Sum]) -> dict[Value, Sum]:
     places = {op.value: op for op in walk(body) if isinstance(op, kind)}
     pairs = list[tuple[Value, Value]]()
     for op in walk(body):
-        if isinstance(op, (ForRange, ForTiles, ForEach)):
+        if isinstance(op, Loop):
             for *held, made in zip(op.init, op.args, yielded(op.body), op.result, strict=False):
                 pairs += [(made, value) for value in held]
         elif isinstance(op, Contract) and op.acc is not None:

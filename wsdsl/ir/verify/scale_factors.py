@@ -110,4 +110,4 @@ def one_warpgroup_stores_scales(kernel: Kernel) -> Iterator[Problem]:
         if any(isinstance(e, Access) and (e.kind, e.space) == ("read", "tmem") for e in effects):
             yield p, "a partition that stores scale factors cannot issue MMAs or read accumulators"
         if Wait("tcgen05.st") not in effects:
-            yield p, "no tcgen05_wait_st follows the stores of scale factors"
+            yield p, "no wait follows the stores of scale factors"

@@ -28,7 +28,7 @@ def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
 
 
 def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
-    """Barrier 0 is that of sync_cta; all ops of another barrier must expect as many warpgroups."""
+    """Barrier 0 is that of the CTA; all ops of another barrier must expect as many warpgroups."""
     groups = ops.num_warpgroups(kernel)
     expected: dict[int, int] = {}
     for op in (op for op in kernel.ops if isinstance(op, NamedBarrier)):

@@ -66,7 +66,7 @@ def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
         return
     begin, end = min(parts, default=last), max(parts, default=first)
     wait = Wait("cluster" if taken[0].cta_group > 1 else "cta")
-    told = f"threads of the {wait.on} must synchronize between tcgen05_fence and its `after`"
+    told = f"threads of the {wait.on} must synchronize between a TMEM fence and one with `after`"
     if not _meets(body[first + 1 : begin], wait, made):
         yield taken[0], f"after the allocation all {told}"
     if not _meets(body[end + 1 : last], wait, made):
@@ -158,10 +158,10 @@ def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     waits = [(op, v) for op in kernel.having("loads") for v in getattr(op, "loads", ())]
     for value, op in loaded.items():
         if value not in {v for _, v in waits}:
-            yield op, f"no tcgen05_wait_ld waits for {value}"
+            yield op, f"no wait covers the load of {value}"
     for op, value in waits:
         if value not in loaded:
-            yield op, f"{value} is not the result of a tcgen05_ld"
+            yield op, f"{value} is not the result of a load from TMEM"
 
 
 def mmas_have_one_thread(kernel: Kernel) -> Iterator[Problem]:

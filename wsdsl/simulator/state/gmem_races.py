@@ -17,7 +17,7 @@ import numpy as np
 from wsdsl.ir.analysis.tensor_accesses import touches
 from wsdsl.ir.effects import Access as Stated
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import LaunchGrid
+from wsdsl.ir.ops import grid_of
 from wsdsl.simulator.reference.arithmetic import Array
 from wsdsl.simulator.reference.bound_arrays import GlobalTensor
 from wsdsl.simulator.state.smem_races import Access, Conflict, ThreadAccess
@@ -79,7 +79,7 @@ class GlobalAccesses:
         read = {x.tensor for x in found if x.reads}
         added = {x.tensor for x in found if x.adds}
         written = {x.tensor for x in found if x.writes and not x.adds}
-        overlapping = any(grid.overlapping for grid in kernel.of(LaunchGrid))
+        overlapping = getattr(grid_of(kernel), "overlapping", False)
         self._recorded: list[_Recorded] = []
         self._records: dict[str, _Record] = {}
         self._written: dict[str, Array] = {}

@@ -52,10 +52,7 @@ def word_cells(first: int, rows: int) -> Cells:
 
 
 def scaled_operands(
-    wg: Warpgroup,
-    op: Tcgen05Mma,
-    memory: TensorMemory,
-    operands: tuple[Fetch, Fetch],
+    wg: Warpgroup, op: Tcgen05Mma, memory: TensorMemory, operands: tuple[Fetch, Fetch]
 ) -> tuple[Fetch, Fetch]:
     """They and their scales are read when the product runs."""
     a, b = operands
@@ -85,8 +82,7 @@ def _scales(wg: Warpgroup, op: Tcgen05Mma, memory: TensorMemory, column: int, ro
     for own, cells in zip(columns, words, strict=True):
         if not moves(wg, op, "read", memory, cells):
             where = f"columns {base + own.start} to {base + own.stop}"
-            told = f"no op has written the scale factors in {where}"
-            wg.fail(op, told, kind="uninitialized")
+            wg.fail(op, f"no op has written the scale factors in {where}", kind="uninitialized")
     return lambda: _fetch(memory, words, op.scale_dtype, op.block)
 
 
