@@ -2,8 +2,8 @@
 
 `op.effects(makers)` of each op class (`ir/ops`) yields them; `makers` are `kernel.definers`, since
 the box of a copy is an attribute of its tensor map. An op without effects yields none: its results
-are all that it changes. Verifier, prover and synchronization trace read effects;
-tests/simulator/test_effects.py compares them with the bytes that a simulated run moves.
+are all that it changes. Verifier, prover, synchronization trace and races in the simulator read
+effects; tests/simulator/test_effects.py compares them with the bytes that a simulated run moves.
 """
 
 from __future__ import annotations
