@@ -101,6 +101,11 @@ def test_what_is_waited_for_is_the_limit() -> None:
     assert worker("gemm", few_stages, M=64, N=128, K=8192).bottleneck == "latency"
 
 
+def test_consumers_wait_for_asynchronous_mmas() -> None:
+    found = worker("gemm", Schedule(arch="sm_100a"), M=1024, N=1024, K=4096)
+    assert share(found, "consumer", "pipeline of accumulators (full)") > 0.5
+
+
 def test_rings_are_called_by_what_they_bring() -> None:
     found = worker("attention", H=16, M=2048, N=2048, D=128)
     edges = {edge for lane in found.lanes for edge in lane.waiting}
