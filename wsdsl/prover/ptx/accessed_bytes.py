@@ -132,7 +132,7 @@ def _of_item(kernel: Kernel, access: Access, held: dict[Any, Any]) -> Bounds:
 
 def _moved(op: Op, access: Access, spaces: int) -> int:
     """Threads that copy tiles move vectors of up to 16 bytes."""
-    counted = access.kind in ("read", "write")
+    counted = access.kind in ("read", "write") and not hasattr(op, "fn")  # Reductions move fewer.
     size = sum(span.size for warp in access.spans for span in warp if counted)
     if spaces > 1:
         return size // 128 // 16 * 16
