@@ -141,6 +141,11 @@ def scaled(value: Value | None, by: int) -> tuple[Term, ...]:
     return () if value is None else ((value, by),)
 
 
+def accesses(effects: Effects, *spaces: Space) -> list[Access]:
+    """Return the accesses to memory of `spaces`, in order."""
+    return [e for e in effects if isinstance(e, Access) and e.space in spaces]
+
+
 def values_of(effect: Effect) -> list[Value]:
     """Return the scalars and states that determine where an effect is, and whether."""
     names = "item", "pred", "cta", "multicast"

@@ -8,7 +8,7 @@ enclosing loop with equal bounds; how often they run is then left open, but it i
 from dataclasses import replace
 from typing import Any
 
-from wsdsl.ir.effects import Access
+from wsdsl.ir.effects import accesses
 from wsdsl.ir.op import Op
 from wsdsl.ir.verify.threads import misplaced
 from wsdsl.prover.failure import Undecided
@@ -263,7 +263,7 @@ def end(m: Machine, a: Agent, i: Instruction) -> int:
         last = a.open.op or a.groups[-1].op or op
         what, wait = "wgmma_wait has completed this wgmma", "wgmma_wait(pending=0)"
         made = m.model.kernel.definers
-        if any(isinstance(e, Access) and e.space == "tmem" for e in last.effects(made)):
+        if accesses(last.effects(made), "tmem"):
             what, wait = "fence follows the wait for this store", "tcgen05_fence"
         raise a.fail("exit", last, f"the kernel ends, but no {what}", hint=f"end with {wait}")
     if a.began_stores:

@@ -113,7 +113,7 @@ class Agent:
     at: tuple[int, int] = (0, 0)
     ended: bool = False
     stale: int = 0
-    """Whether it has waited since its last `tcgen05_fence(after=True)`: see `sync.STALE`."""
+    """Whether it has waited since its last fence of TMEM: see `STALE`."""
 
     def copy(self) -> Agent:
         made = Agent(*_fields_of(Agent)(self))

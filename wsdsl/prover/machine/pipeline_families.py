@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.effects import Access
+from wsdsl.ir.effects import accesses
 from wsdsl.ir.op import Op, Value, bound, operands, results_of
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import MatrixDescriptor, State
@@ -49,10 +49,9 @@ def ring_families(model: Model) -> tuple[list[Family], dict[str, int], dict[str,
         for array, state in _walked(op):
             if array.name in model.arrays:
                 sets.join(f"array {array.name}", state.name)
-        for effect in op.effects(model.kernel.definers):
-            if isinstance(effect, Access) and effect.of is not None and effect.space == "smem":
-                is_index = effect.item is not None and not isinstance(effect.item.type, State)
-                picked |= {effect.of.name} if is_index else set()
+        for access in accesses(op.effects(model.kernel.definers), "smem"):
+            is_index = access.item is not None and not isinstance(access.item.type, State)
+            picked |= {access.of.name} if is_index and access.of is not None else set()
     made: list[Family] = []
     number: dict[str, int] = {}
     of_array: dict[str, int] = {}

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from wsdsl.ir import effects, ops
+from wsdsl.ir.analysis.tensor_accesses import is_load
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Fragment, Tile
@@ -78,8 +79,7 @@ class GlobalPlaces:
 
     def access(self, op: Op) -> Access:
         """Return the access to GMEM that the effects of an op state."""
-        found = (e for e in op.effects(self.made) if isinstance(e, effects.Access))
-        effect = next(e for e in found if e.space == "gmem")
+        effect = effects.accesses(op.effects(self.made), "gmem")[0]
         kind, place = effect.kind, self._place(effect)
         return Access(op, place, kind == "read", kind == "add", effect.asynchronous, effect.pred)
 
@@ -165,8 +165,9 @@ class GlobalPlaces:
     ) -> tuple[Any, ...]:
         """The place that a load reads; `other` (else the value) of other ops."""
         match op:
-            case ops.LoadGlobal() if op.tensor.name not in self.written:
-                return ("load", op.tensor.name, *map(self._key, op.index))
+            case Op() if is_load(op) and self.written.isdisjoint(v.name for v in operands(op)):
+                tensor, *index = operands(op)
+                return ("load", tensor.name, *map(self._key, index))
             case ops.LoadShared():
                 first = () if op.first is None else self._key(op.first)
                 where = op.shared, op.state, op.offset, op.stride

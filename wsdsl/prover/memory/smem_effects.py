@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wsdsl.ir.effects import Access, Arrive, Effect, Span, reaches_cluster
+from wsdsl.ir.effects import Access, Arrive, Effect, Span, accesses, reaches_cluster
 from wsdsl.ir.op import Op, results_of
 from wsdsl.ir.types import State
 from wsdsl.prover.machine.control_flow import unknown
@@ -33,7 +33,7 @@ def access_smem(m: Machine, a: Agent, i: Instruction) -> int:
     uncounted = counted is None and any(map(reaches_cluster, i.effects))
     if uncounted or not all(map(_is_performed, i.effects)):
         return unknown(m, a, i)
-    for access in smem_accesses(i):
+    for access in accesses(i.effects, "smem"):
         array, item = item_in(m, a, i, access.of, access.item)
         for who, spans in _by_warp(i, access):
             ranges = ranges_of(a, i, array, spans)
@@ -62,10 +62,6 @@ def _is_performed(effect: Effect) -> bool:
     if isinstance(effect, Access):
         return effect.space in ("smem", "gmem")
     return isinstance(effect, Arrive) and effect.tx < 0
-
-
-def smem_accesses(i: Instruction) -> Iterator[Access]:
-    return (e for e in i.effects if isinstance(e, Access) and e.space == "smem")
 
 
 def _by_warp(i: Instruction, access: Access) -> Iterator[tuple[tuple[int, ...], tuple[Span, ...]]]:

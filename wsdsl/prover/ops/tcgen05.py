@@ -18,7 +18,7 @@ from typing import Any
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.smem_descriptors import ATOM, VERSION
 from wsdsl.ir.analysis.tcgen05_instructions import STORED, at_once, instructions, stored_shape
-from wsdsl.ir.effects import Access
+from wsdsl.ir.effects import Access, accesses
 from wsdsl.ir.hardware.block_scale_factors import (
     TILE_COLUMNS,
     scale_columns,
@@ -69,7 +69,7 @@ def _fenced(m: Machine, a: Agent, i: Instruction) -> None:
 def tcgen05_mma(m: Machine, a: Agent, i: Instruction) -> int:
     op: ops.Tcgen05Mma = i.op
     _fenced(m, a, i)
-    written, *reads = _accesses(i, "tmem")
+    written, *reads = accesses(i.effects, "tmem")
     parts = _columns(m, a, i, written)
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     event, know = m.event(), a.know[0] | a.open.events
@@ -94,10 +94,6 @@ def tcgen05_mma(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def _accesses(i: Instruction, *spaces: str) -> list[Access]:
-    return [x for x in i.effects if isinstance(x, Access) and x.space in spaces]
-
-
 def _columns(m: Machine, a: Agent, i: Instruction, access: Access) -> list[Bytes]:
     """Columns of TMEM, in each half of the lanes, or bytes of SMEM."""
     array, item = item_in(m, a, i, access.of, access.item)
@@ -117,7 +113,7 @@ def tcgen05_cp(m: Machine, a: Agent, i: Instruction) -> int:
     """Copies precede later MMAs of their thread."""
     op: ops.Tcgen05Cp = i.op
     _fenced(m, a, i)
-    source, target = (_columns(m, a, i, x)[0] for x in _accesses(i, "smem", "tmem"))
+    source, target = (_columns(m, a, i, x)[0] for x in accesses(i.effects, "smem", "tmem"))
     event, know, reader = m.event(), a.know[0] | a.open.events, ("wgmma", a.index)
     for cta in pair_of(m, a, i, op.cta_group):
         read(m, a, op, source, a.know[0], reader, event, know, cta=cta)
@@ -144,7 +140,7 @@ def tcgen05_st(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def _store(m: Machine, a: Agent, i: Instruction, know: int) -> int:
-    (access,), event = _accesses(i, "tmem"), m.event()
+    (access,), event = accesses(i.effects, "tmem"), m.event()
     for where in _columns(m, a, i, access):
         write(m, a, i.op, where, know, (event, 0))
     _stored(a, i.op).events |= event
@@ -201,7 +197,7 @@ def tcgen05_commit(m: Machine, a: Agent, i: Instruction) -> int:
 def tcgen05_ld(m: Machine, a: Agent, i: Instruction) -> int:
     op: ops.Tcgen05Ld = i.op
     _fenced(m, a, i)
-    (access,) = _accesses(i, "tmem")
+    (access,) = accesses(i.effects, "tmem")
     (where,) = _columns(m, a, i, access)
     event, know, reader = m.event(), _known_in_order(a), ("tensor", a.index, op.half)
     # Columns without a write may be read, if unused: an empty loop has no MMA.

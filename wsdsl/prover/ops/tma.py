@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from wsdsl.ir import ops
-from wsdsl.ir.effects import Access
+from wsdsl.ir.effects import accesses
 from wsdsl.ir.hardware.swizzle import PACKED_SPAN
 from wsdsl.ir.types import Shared
 from wsdsl.prover.machine.instructions import LOCAL, Instruction
@@ -19,7 +19,7 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     array, item = item_in(m, a, i, op.shared, op.item)
     item_of(m, a, op, (array, item, 0, array.bytes))
     made: list[int] = []
-    (access,) = (e for e in i.effects if isinstance(e, Access) and e.space == "smem")
+    (access,) = accesses(i.effects, "smem")
     for place, (c, spans) in enumerate(zip(FIRST_LANES, access.spans, strict=True)):
         event = m.event()
         before = a.know[c] | union(stored[place] for stored in (*a.stores, a.open_stores))
