@@ -166,8 +166,7 @@ class _Partition:
                     then = self.region(op.then, done, work, elected)
                     self.of_one = before
                     done = _join(then, self.region(op.orelse, done, work, elected))
-                case _ if regions(op):
-                    # One thread runs them.
+                case _ if regions(op):  # by one thread
                     for inner in regions(op):
                         done = self.region(inner, done, work, True)
                 case _:
@@ -346,6 +345,7 @@ def _hint(before: Access, known: Known, need: int) -> str:
 
 
 def _of_grid(meaning: Any) -> bool:
+    """Return whether a term is an index in the grid, or an extent of it."""
     return bool(meaning) and getattr(meaning[0], "within", "") in ("grid", None)
 
 
