@@ -3,41 +3,48 @@ again, and so no state would. It is then called by how it is made and the iterat
 the same in all partitions that make it alike.
 """
 
-from typing import Any
+from collections.abc import Iterable, Sequence, Set
+from typing import Any, Literal
 
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.tensor_accesses import is_load
 from wsdsl.ir.op import Makers, Op, Value, operands
 from wsdsl.ir.rewriter import yielded
-from wsdsl.ir.types import Tensor, Tile
+from wsdsl.ir.types import Tile
 from wsdsl.prover.machine.machine import Agent
-from wsdsl.prover.machine.model import Model
 from wsdsl.prover.machine.scalars import named
 from wsdsl.prover.machine.symbolic_terms import apply
 
 SMALL = 3
 """Numbers up to this are followed as they are: whose tile it is in ping-pong, for instance."""
 Stack = tuple[Value, ...]
+Scope = Literal["cta", "cluster", "grid"]
 
 
 class Formulas:
     """How values are made of what is the same in all partitions and CTAs, as numbers: equal ones
     are made alike. None where they depend on anything else."""
 
-    def __init__(self, model: Model) -> None:
-        self.made = model.kernel.definers
-        self.alone = len(model.ctas) == 1
-        self.changes = model.written | model.effects.lent
+    def __init__(self, made: Makers, changes: Set[str], scope: Scope) -> None:
+        """`changes`: tensors that do not stay as they are; `scope`: who makes the values."""
+        self.made, self.changes, self.scope = made, changes, scope
         self.numbers: dict[Any, int] = {}
         self.around: list[ops.Loop] = []
         """The loops around, with the one whose values are looked at."""
+        self.followed: Sequence[ops.Loop] = ()
+        """The loops whose carried values have formulas."""
         self.known: dict[tuple[Value, Stack], int | None] = {}
 
     def carried(self, loop: ops.Loop, around: list[ops.Loop]) -> list[tuple[int, int]]:
         """Which of the scalars that the loop carries (their places) are made how."""
-        self.around, self.known = [*around, loop], {}
+        self.around, self.followed, self.known = [*around, loop], (loop,), {}
         found = [(n, self._of(v, ())) for n, v in enumerate(loop.args) if isinstance(v.type, Tile)]
         return [(n, number) for n, number in found if number is not None]
+
+    def within(self, loops: Sequence[ops.Loop], values: Iterable[Value]) -> list[int | None]:
+        """How these values in nested loops are made, also of what the loops carry."""
+        self.around, self.followed, self.known = [*loops], loops, {}
+        return [self._of(value, ()) for value in values]
 
     def _of(self, value: Value, stack: Stack) -> int | None:
         """`stack`: arguments of the loop in whose formulas this one stands."""
@@ -56,15 +63,21 @@ class Formulas:
                 return "index", self.around.index(op)
             case ops.Loop() if value in stack:
                 return "argument", stack.index(value)
-            case ops.Loop() if value in op.args and op is self.around[-1]:
+            case ops.Loop() if op in self.followed and value in op.result:
+                held = op.args[op.result.index(value)], *op.bounds
+                made_of = [self._of(v, stack) for v in held]
+            case ops.Loop() if op in self.followed and value in op.args:
                 n = op.args.index(value)
-                made_of = [self._of(op.init[n], ()), self._of(yielded(op.body)[n], (*stack, value))]
+                made_of = [
+                    self._of(op.init[n], stack),
+                    self._of(yielded(op.body)[n], (*stack, value)),
+                ]
             case ops.If():
                 n = op.result.index(value)
                 held = op.cond, yielded(op.then)[n], yielded(op.orelse)[n]
                 made_of = [self._of(v, stack) for v in held]
-            case None if isinstance(value.type, Tensor) and value.name not in self.changes:
-                return "tensor", value
+            case None if value.name not in self.changes:
+                return "parameter", value
             case Op(repeatable=True) if not self._differs(op):
                 made_of = [self._of(v, stack) for v in operands(op)]
             case _:
@@ -74,10 +87,13 @@ class Formulas:
         return (*(named(op) if op.repeatable else (type(op), str(value.type))), *made_of)
 
     def _differs(self, op: Op) -> bool:
-        """Whether agents may find other values: CTAs of a cluster have one `cluster_index`."""
+        """Whether others in the scope may find another value: CTAs of a cluster have the same
+        `cluster_index`.
+        """
         if not isinstance(op, ops.SpecialRegister) or op.within is None:
             return False
-        return op.within != "grid" or not (op.of_cluster or self.alone)
+        scopes = ("cta", "cluster") if op.of_cluster else ("cta",)
+        return op.within != "grid" or self.scope not in scopes
 
 
 class Ahead:

@@ -39,7 +39,8 @@ def _flattened(
 ) -> tuple[Model, dict[int, int]]:
     """With loops that are told apart by `places`; and what these should be."""
     model = Model(kernel, sizes)
-    signatures, formulas = dict[Any, int](), Formulas(model)
+    signatures, changes = dict[Any, int](), model.written | model.effects.lent
+    formulas = Formulas(kernel.definers, changes, "cluster" if len(model.ctas) > 1 else "cta")
     loops = list[Mapping[Any, list[tuple[ops.Loop, Region]]]]()
     for number, partition in enumerate(model.partitions or (None,)):
         flattener = Flattener(partition, model, signatures, formulas, number, places)

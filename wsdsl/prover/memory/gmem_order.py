@@ -22,13 +22,14 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.ops import Partition
 from wsdsl.ir.rewriter import walk
 from wsdsl.prover.failure import GLOBAL_ORDER, Failure, Party
+from wsdsl.prover.machine.carried_scalars import Formulas
 from wsdsl.prover.machine.instructions import named_barriers, workspaces
 from wsdsl.prover.machine.linear import Linear
 from wsdsl.prover.memory.gmem_accesses import Access
 from wsdsl.prover.memory.gmem_regions import ALL, NOT_YET, OWN, WARP, GlobalPlaces
+from wsdsl.prover.protocols.alternation import alternation
 from wsdsl.prover.protocols.disjoint_items import meeting
-from wsdsl.prover.protocols.pingpong_turns import turn_of
-from wsdsl.prover.protocols.ragged_items import is_uniform, loop_of_group
+from wsdsl.prover.protocols.ragged_items import loop_of_group
 from wsdsl.prover.protocols.scheduler_terms import count_items
 from wsdsl.reachability import reached
 
@@ -90,6 +91,7 @@ def _fail(agent: int, op: Op, message: str, earlier: Op | None = None, hint: str
 
 def _check_sides(partitions: list[Partition], found: dict[Op, Touch], places: GlobalPlaces) -> None:
     """A tensor is one partition's, or that of partitions in ping-pong."""
+    of_cta = Formulas(places.made, places.written, "cta")
     sides: dict[str, list[tuple[int, Op]]] = {}
     agent, held = 0, set[Op]()
     for partition in partitions:
@@ -107,7 +109,7 @@ def _check_sides(partitions: list[Partition], found: dict[Op, Touch], places: Gl
             continue
         mine = {op for _, op in uses}
         sides_of = (p for p in partitions if any(o in mine for o in walk(p.body)))
-        turns = [turn_of(p, mine, places.sums, places.written) for p in sides_of]
+        turns = [alternation(p, mine, places.sums, of_cta) for p in sides_of]
         if None in turns or len({x and x[0] for x in turns}) > 1 or len({*turns}) < len(turns):
             first, last = uses[0], next(use for use in uses if use[0] != uses[0][0])
             told = f"`{tensor}`, which the kernel writes, is accessed by another partition too"
@@ -176,7 +178,7 @@ class _Partition:
     def loop(self, op: ops.Loop, done: Done, work: bool, elected: bool) -> Done:
         items = None
         if work and self.grid is not None and self.grid.ragged:
-            items = loop_of_group(op, self.grid, self.places.sums, self.places.written)
+            items = loop_of_group(op, self.grid, self.places.sums, self.places.formulas)
         self.item_loops += (items,) if items else ()
         work = work and not items and self._is_work(op)
         before, entry = self.one_item, done
@@ -224,7 +226,7 @@ class _Partition:
             told = "two CTAs may process the same item of this loop, and store the same elements"
             hint = "start at the index of the CTA (or cluster), with the number of CTAs as the step"
             raise self.fail(op, told, hint=hint)
-        alike = grid.ragged and is_uniform(op.bounds[1], sums, self.places.written)
+        alike = grid.ragged and None not in self.places.formulas.within((), (op.bounds[1],))
         if stop != count_items(grid.tiles, sums) and not alike:
             told = "this loop may not end at the number of items of the grid"
             raise self.fail(op, told, hint="end it at the number of items of the grid")

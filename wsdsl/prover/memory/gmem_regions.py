@@ -14,6 +14,7 @@ from wsdsl.ir.analysis.tensor_accesses import is_load
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.rewriter import walk, yielded
 from wsdsl.ir.types import Fragment, Tile
+from wsdsl.prover.machine.carried_scalars import Formulas
 from wsdsl.prover.machine.linear import WARPGROUP, Linear, Sums
 from wsdsl.prover.memory.gmem_accesses import Access, Along, Further, Place, by_warpgroup
 
@@ -29,6 +30,8 @@ class GlobalPlaces:
     def __init__(self, kernel: Kernel, unread: frozenset[str], written: frozenset[str]) -> None:
         self.sums, self.made = Sums(kernel), kernel.definers
         self.unread, self.written, self.differing = unread, written, by_warpgroup(kernel)
+        self.formulas = Formulas(self.made, written, "grid")
+        """Of what is the same in all CTAs."""
         self.held: list[tuple[Any, ...]] = []
         """Terms of indices that are not numbers, by their operands."""
         self.numbers: dict[tuple[Any, ...], int] = {}

@@ -11,20 +11,17 @@
 the same numbers of items, `%at` differs between any two of them, so that no two process an item.
 """
 
-from collections.abc import Set
-
 from wsdsl.ir import ops
-from wsdsl.ir.analysis.tensor_accesses import touch_of
-from wsdsl.ir.op import Value, operands
 from wsdsl.ir.rewriter import yielded
+from wsdsl.prover.machine.carried_scalars import Formulas
 from wsdsl.prover.machine.linear import Sums
 
 
 def loop_of_group(
-    groups: ops.Loop, grid: ops.LaunchGrid, sums: Sums, written: Set[str]
+    groups: ops.Loop, grid: ops.LaunchGrid, sums: Sums, formulas: Formulas
 ) -> ops.Loop | None:
     """Return the loop over the items of a group, in the loop over groups; None if CTAs may process
-    the same items. `written`: tensors that the kernel writes.
+    the same items. `formulas`: of what is the same in all CTAs.
     """
     worker, workers = map(sums.special, grid.worker)
     for op in groups.body:
@@ -34,20 +31,7 @@ def loop_of_group(
         carried = groups.args.index(op.bounds[0])
         first, following = groups.init[carried], yielded(groups.body)[carried]
         behind = sums.apply("mod", start + workers - sums.apply("mod", stop, workers), workers)
-        bounds = (*groups.bounds, op.bounds[1])
-        alike = all(is_uniform(v, sums, written, groups.index) for v in bounds)
+        alike = None not in formulas.within((groups,), (*groups.bounds, op.bounds[1]))
         if (sums.of(first), step, sums.of(following)) == (worker, workers, behind) and alike:
             return op
     return None
-
-
-def is_uniform(value: Value, sums: Sums, written: Set[str], index: Value | None = None) -> bool:
-    """Whether a scalar is the same in all CTAs; `index`: that of a loop that all of them walk."""
-    op = sums.made.get(value)
-    if op is None or value == index:
-        return True
-    if isinstance(op, ops.SpecialRegister):
-        return op.within is None
-    touch = touch_of(op, sums.made)
-    same = op.pure if touch is None else op.repeatable and touch.tensor not in written
-    return same and all(is_uniform(v, sums, written, index) for v in operands(op))
