@@ -96,7 +96,12 @@ def test_what_is_in_range_is_refused_or_emitted_as_it_says() -> None:
                 continue
             if emit_ptx(emit_llvm(mutant)) == ptx:
                 alike.add(f"{op_name(type(op))}.{attribute}")
-    assert alike <= {"launch_grid.overlapping", "cast.saturate", "load_global.in_order"}
+    assert alike <= {
+        "launch_grid.overlapping",
+        "launch_grid.ragged",
+        "cast.saturate",
+        "load_global.in_order",
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)

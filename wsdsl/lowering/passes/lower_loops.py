@@ -218,9 +218,8 @@ class _Loops:
             pingpong.finish()
 
     def work_by_groups(self, op: ops.ForWork) -> None:
-        """All CTAs walk the groups. Their tiles are one sequence, of which each CTA, or cluster,
-        has every `num_ctas`-th: of a group it has tile `at` first, of the next one the tile that is
-        as far behind the last of this one as that.
+        """All CTAs walk the groups. The tiles of all groups are one sequence; each CTA, or cluster,
+        has every `num_ctas`-th tile, in a group first the one with the number `at`.
         """
         b = self.builder
         cut = {
@@ -401,7 +400,7 @@ class _Loops:
         self.builder.add(ops.Map(result=index, fn="add", args=(place, self.builder.integer(0))))
 
     def places(self, counts: Sequence[Value], rest: Value) -> list[Value]:
-        """The place of an item along each index, of which there are `counts`, the last fastest."""
+        """The place of an item along each index, the last fastest; `counts`: of places."""
         b, places = self.builder, list[Value]()
         for count in reversed(counts[1:]):
             places.insert(0, b.map("mod", rest, count, wish="place"))

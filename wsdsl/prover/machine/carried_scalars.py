@@ -26,7 +26,7 @@ class Formulas:
     are made alike. None where they depend on anything else."""
 
     def __init__(self, made: Makers, changes: Set[str], scope: Scope) -> None:
-        """`changes`: tensors that do not stay as they are; `scope`: who makes the values."""
+        """`changes`: tensors that do not stay as they are; `scope`: those that make the values."""
         self.made, self.changes, self.scope = made, changes, scope
         self.numbers: dict[Any, int] = {}
         self.around: list[ops.Loop] = []

@@ -1,4 +1,4 @@
-"""The alternation of partitions in ping-pong, each of which runs some items of the work.
+"""The alternation of partitions in ping-pong: each runs some items of the work.
 
     for_range(index=%work, ..., init=(%zero,), args=(%number,)) {
       %mine: bool = map(fn="eq", args=(%number, %own))
@@ -46,7 +46,7 @@ def alternation(
 
 
 def _conditional(region: Region, around: Loops) -> Iterator[tuple[Loops, ops.If]]:
-    """Conditional regions in loops, with the loops, of which there are at most two."""
+    """Conditional regions, with the one or two loops around each."""
     for op in region:
         if isinstance(op, ops.If) and around:
             yield around, op

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from wsdsl.ir.effects import Access
+from wsdsl.ir.effects import Access, Elements
 from wsdsl.ir.hardware.swizzle import PACKED_LINES
 from wsdsl.ir.hardware.tcgen05_shapes import ADDRESS_BYTES
 from wsdsl.ir.op import THREADS, Kernel, Makers, Op, once, operands, results_of
@@ -115,7 +115,7 @@ def allowed(kernel: Kernel, op: Op, held: dict[Any, Any]) -> Iterator[Allowed]:
     accesses = accessing(kernel).get(id(op), {})
     for kind, access in accesses.items():
         if access.space == "gmem":
-            yield Allowed(kind, *_of_tensor(kernel, op, access, held))
+            yield Allowed(kind, *_of_tensor(kernel, access, held))
         else:
             yield Allowed(kind, *_of_item(kernel, access, held), _moved(op, access, len(accesses)))
 
@@ -142,21 +142,20 @@ def _moved(op: Op, access: Access, spaces: int) -> int:
     return held // 128 if THREADS[type(op)] == "warpgroup" and size >= held else 0
 
 
-def _of_tensor(kernel: Kernel, op: Any, access: Access, held: dict[Any, Any]) -> Bounds:
+def _of_tensor(kernel: Kernel, access: Access, held: dict[Any, Any]) -> Bounds:
     """Elements outside of the tensor are never touched."""
     assert access.of is not None
     tensor, base = access.of.as_tensor, held["tensor", access.of.name]
     sizes: list[Any] = [held.get(("size", d)) if isinstance(d, str) else d for d in tensor.dims]
     if None in sizes or getattr(kernel.definers.get(access.of), "fragments", False):
         return base, base + (1 << POINTER) - 1
-    box = getattr(op, "box", ())
-    at: list[Any] = [held.get(x) for x in (op.coordinates if box else getattr(op, "index", ()))]
+    elements = access.elements or Elements(())
+    at: list[Any] = [held.get(x) for x in elements.at]
     each = [(0, n - 1) for n in sizes]
     if at and None not in at:
         each = [x if isinstance(x, tuple) else (x, x) for x in at]
-    if box:
-        extents = op.reach(box, tensor.dtype)[0]
-        each = [(x, y + n - 1) for (x, y), n in zip(each, extents, strict=True)]
+    if elements.extents:
+        each = [(x, y + n - 1) for (x, y), n in zip(each, elements.extents, strict=True)]
     within = [(max(x, 0), min(y, n - 1)) for (x, y), n in zip(each, sizes, strict=True)]
     if any(x > y for x, y in within):
         return base, base
