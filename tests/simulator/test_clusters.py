@@ -101,8 +101,8 @@ ONE_CLUSTER = ('("N", 256)', '("128", 128)')
 
 @pytest.mark.parametrize("seed", range(8))
 def test_multicast(seed: int) -> None:
-    assert run(ONE_CLUSTER, seed=seed).num_ctas == 2
-    assert run(seed=seed).num_ctas == 6
+    assert run(ONE_CLUSTER, seed=seed).grid_size == 2
+    assert run(seed=seed).grid_size == 6
 
 
 END = "  }\n  sync_cluster()\n}"
@@ -206,9 +206,9 @@ kernel count @ scheduled (%Y: tensor<i32[P]>) {
 }
 """
     y = np.zeros(6, np.int32)
-    assert simulate(parse_kernel(text), {"Y": y}).num_ctas == 8
+    assert simulate(parse_kernel(text), {"Y": y}).grid_size == 8
     assert y.tolist() == [200, 201, 202, 203, 210, 211]
     persistent = parse_kernel(text.replace('"grid"', '"persistent"'))
-    assert simulate(persistent, {"Y": y}, num_sms=7).num_ctas == 4
-    assert simulate(persistent, {"Y": y}, num_sms=132).num_ctas == 8
-    assert simulate(persistent, {"Y": y}, num_sms=2).num_ctas == 4
+    assert simulate(persistent, {"Y": y}, num_sms=7).grid_size == 4
+    assert simulate(persistent, {"Y": y}, num_sms=132).grid_size == 8
+    assert simulate(persistent, {"Y": y}, num_sms=2).grid_size == 4

@@ -59,28 +59,28 @@ def predicate_operand(pred: str | None) -> list[Operand]:
     return [] if pred is None else [("i1", pred)]
 
 
-def store_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
+def st_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
     """1, 2 or 4 elements of `bits` bits; i32 registers, i16 for narrower elements."""
     vector, value = vector_operands(1, len(texts))
     ptx = f"st.shared{vector}.b{bits} {to.ptx(0)}, {value};"
     w.asm(ptx, [to.operand, *((TYPES[bits], x) for x in texts)])
 
 
-def load_shared(w: Writer, at: At, bits: int = 32) -> str:
+def ld_shared(w: Writer, at: At, bits: int = 32) -> str:
     """As an i32, or an i16 if it is narrower. It keeps its place among waits and arrivals."""
     return w.asm_value(f"ld.shared.b{bits} $0, {at.ptx(1)};", [at.operand], TYPES[bits])
 
 
-def load_shared_words(w: Writer, at: At, count: int = 4) -> tuple[str, ...]:
+def ld_shared_words(w: Writer, at: At, count: int = 4) -> tuple[str, ...]:
     """1, 2 or 4 aligned elements of 32 bits."""
     vector, shown = vector_operands(0, count)
     ptx = f"ld.shared{vector}.b32 {shown}, {at.ptx(count)};"
     return w.asm(ptx, [at.operand], ["i32"] * count)
 
 
-def load_shared_pair(w: Writer, at: At, bits: int) -> tuple[str, ...]:
+def ld_shared_pair(w: Writer, at: At, bits: int) -> tuple[str, ...]:
     """Two aligned elements: i32 registers, or narrower ones packed in one i16 or i32."""
-    return load_shared_words(w, at, 2) if bits == 32 else (load_shared(w, at, 2 * bits),)
+    return ld_shared_words(w, at, 2) if bits == 32 else (ld_shared(w, at, 2 * bits),)
 
 
 def store_remote(
@@ -106,14 +106,14 @@ TYPES = {8: "i16", 16: "i16", 32: "i32"}
 """LLVM types of registers, by the bits of an access."""
 
 
-def load_global(
+def ld_global(
     w: Writer, at: Global, bits: int, pred: str | None, constant: bool, row: bool = False
 ) -> str:
-    """One element, see `load_global_vector`."""
-    return load_global_vector(w, at, bits, 1, pred, constant, row)[0]
+    """One element, see `ld_global_vector`."""
+    return ld_global_vector(w, at, bits, 1, pred, constant, row)[0]
 
 
-def load_global_vector(
+def ld_global_vector(
     w: Writer,
     at: Global,
     bits: int,
@@ -140,7 +140,7 @@ def load_global_vector(
     return w.asm(ptx, args, [TYPES[bits]] * count, early=True, pure=constant)
 
 
-def store_global(w: Writer, at: Global, bits: int, texts: Sequence[str], pred: str | None) -> None:
+def st_global(w: Writer, at: Global, bits: int, texts: Sequence[str], pred: str | None) -> None:
     """One element, or two or four aligned ones."""
     count = len(texts)
     vector, value = vector_operands(1, count)

@@ -52,9 +52,11 @@ class Residents:
         """`size` counts CTAs, and the warpgroups and barriers of each."""
         self.definers = definers
         self._accesses: dict[tuple[int, Space], list[Access]] = {}
-        self.num_ctas, self.num_warpgroups, self.num_barriers = size
+        self.grid_size, self.num_warpgroups, self.num_barriers = size
         self.arguments, self.accesses, self.rng, self.seed = arguments, accesses, rng, seed
-        self.clocks = Clocks(self.num_ctas * self.num_warpgroups, self.num_ctas * self.num_barriers)
+        self.clocks = Clocks(
+            self.grid_size * self.num_warpgroups, self.grid_size * self.num_barriers
+        )
         self.flags = Flags(self.clocks)
         self.effects = recorder()
         self.agents: list[Agent] = []
@@ -66,7 +68,7 @@ class Residents:
 
     @property
     def alone(self) -> bool:
-        return self.num_ctas == 1
+        return self.grid_size == 1
 
     def stated(self, op: Op, space: Space) -> list[Access]:
         """Return the accesses to a memory space that the op states (`Op.effects`)."""
@@ -89,8 +91,8 @@ class Residents:
 class Cluster:
     """CTAs that reach each other's barriers and SMEM."""
 
-    def __init__(self, index: int, num_clusters: int, size: int) -> None:
-        self.index, self.num_clusters, self.size = index, num_clusters, size
+    def __init__(self, index: int, grid_clusters: int, size: int) -> None:
+        self.index, self.grid_clusters, self.size = index, grid_clusters, size
         self.ctas: list[Cta] = []
         self.at_sync = 0
         self.sync_round = 0
@@ -117,13 +119,13 @@ class Cta:
     def __init__(
         self,
         index: int,
-        num_ctas: int,
+        grid_size: int,
         residents: Residents,
         cluster: Cluster,
         smem_bytes: int,
         registers: int,
     ) -> None:
-        self.index, self.num_ctas = index, num_ctas
+        self.index, self.grid_size = index, grid_size
         self.residents, self.cluster = residents, cluster
         self.rank = len(cluster.ctas)
         cluster.ctas.append(self)

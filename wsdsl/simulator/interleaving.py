@@ -138,7 +138,7 @@ class Run:
             units += f" of {self.launch.cluster} CTAs" * (self.launch.cluster > 1)
             findings.append(
                 Finding(
-                    f"CTAs {first} to {self.launch.num_ctas - 1} have not started: at most "
+                    f"CTAs {first} to {self.launch.grid_size - 1} have not started: at most "
                     f"{self.launch.together} {units} at a time",
                     hint='wait only for CTAs of a lower index, or launch a "persistent" grid',
                 )

@@ -29,7 +29,7 @@ class Launch:
     num_barriers: int
     registers: int
     operands: frozenset[str]
-    num_ctas: int
+    grid_size: int
     cluster: int
     together: int
     """How many clusters run at the same time."""
@@ -41,15 +41,15 @@ class Launch:
         return sum(p.num_agents for p in self.partitions)
 
     @property
-    def num_clusters(self) -> int:
-        return self.num_ctas // self.cluster
+    def grid_clusters(self) -> int:
+        return self.grid_size // self.cluster
 
     @property
     def keys(self) -> list[str]:
         """The names of all warpgroups."""
         return [
             warpgroup_key(cta, number, partition, rank)
-            for cta in range(self.num_ctas)
+            for cta in range(self.grid_size)
             for number, partition in enumerate(self.partitions)
             for rank in range(partition.num_agents)
         ]
@@ -98,7 +98,7 @@ def size_workspace(kernel: Kernel, arguments: Arguments, launch: Launch) -> None
         first = op.result.as_tensor.dims[0]
         assert isinstance(first, str) and grid is not None
         scheduler, tiles, depth = work_of(grid, arguments)
-        slots = scheduler.num_slots(tiles, depth, launch.num_clusters)
+        slots = scheduler.num_slots(tiles, depth, launch.grid_clusters)
         arguments.sizes[first] = op.each * max(1, slots)
 
 
@@ -130,7 +130,7 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
     _check_placement(kernel, smem_bytes)
     partitions = tuple(kernel.of(ops.Partition))
     entry = kernel.target.entry_registers(max(1, ops.num_warpgroups(kernel)))
-    num_ctas, cluster, together = _grid(kernel, arguments, num_sms)
+    grid_size, cluster, together = _grid(kernel, arguments, num_sms)
     synchronizers = {getattr(e, "on", "") for _, effects in kernel.effects for e in effects}
     have_flags = "semaphore" in synchronizers
     return Launch(
@@ -140,7 +140,7 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
         # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
         min([entry, max([op.count for op in kernel.of(ops.Setmaxnreg)], default=entry)]),
         register_operands(kernel),
-        num_ctas,
+        grid_size,
         cluster,
         max(1, together) if have_flags else 1,
         have_flags,
@@ -167,10 +167,10 @@ def _check_placement(kernel: Kernel, smem_bytes: int) -> None:
 def start_cluster(launch: Launch, index: int, residents: Residents) -> list[Warpgroup]:
     """Return the warpgroups of a new cluster."""
     warpgroups: list[Warpgroup] = []
-    cluster = Cluster(index, launch.num_clusters, launch.cluster)
+    cluster = Cluster(index, launch.grid_clusters, launch.cluster)
     for i in range(index * launch.cluster, (index + 1) * launch.cluster):
         resources = launch.smem_bytes, launch.registers
-        cta = Cta(i, launch.num_ctas, residents, cluster, *resources)
+        cta = Cta(i, launch.grid_size, residents, cluster, *resources)
         for number, partition in enumerate(launch.partitions):
             for rank in range(partition.num_agents):
                 wg = Warpgroup(cta, partition, number, rank)

@@ -28,7 +28,7 @@ from wsdsl.simulator.state.gmem_races import GlobalAccesses
 class SimulationReport:
     """CTAs and scheduler steps of a run, and how often each warpgroup role ran each op."""
 
-    num_ctas: int
+    grid_size: int
     steps: int
     op_counts: dict[str, Counter[str]]
 
@@ -66,8 +66,8 @@ def simulate(
     rng = Random(seed)
     steps = 0
     counts: dict[str, Counter[str]] = {}
-    at_once = launch.num_clusters if launch.have_flags else 1
-    unstarted = [*range(launch.num_clusters)]
+    at_once = launch.grid_clusters if launch.have_flags else 1
+    unstarted = [*range(launch.grid_clusters)]
     while unstarted:
         first, unstarted = unstarted[0], unstarted[max(1, at_once) :]
         size = at_once * launch.cluster, launch.num_warpgroups, launch.num_barriers
@@ -83,4 +83,4 @@ def simulate(
             counts.setdefault(wg.name, Counter()).update(wg.counts)
     check_left(kernel, arguments)
     arguments.write_back()
-    return SimulationReport(launch.num_ctas, steps, counts)
+    return SimulationReport(launch.grid_size, steps, counts)

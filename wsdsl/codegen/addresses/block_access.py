@@ -6,7 +6,7 @@ from wsdsl.codegen.addresses.gmem_addresses import Addresses
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS, from_bits, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, from_elements, texts_of
-from wsdsl.codegen.inline_ptx import Global, add_global, load_global_vector, store_global
+from wsdsl.codegen.inline_ptx import Global, add_global, ld_global_vector, st_global
 from wsdsl.codegen.llvm_types import dtype_and_shape, num_elements
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.ir.hardware.packed_layout import block_bytes
@@ -19,7 +19,7 @@ from wsdsl.ir.types import THREADS, DType, Value
 def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Registers:
     results: list[str] = []
     for at, pred in _blocks(c, op.tensor, op.index, shape):
-        texts = load_global_vector(c.w, at, 32, 4, pred)
+        texts = ld_global_vector(c.w, at, 32, 4, pred)
         results += [from_bits(c.w, text, dtype) for text in texts]
     return from_elements(c.w, dtype, shape, results)
 
@@ -30,7 +30,7 @@ def store_blocks(c: Context, op: StoreGlobal, value: Registers) -> None:
     for i, (at, pred) in enumerate(_blocks(c, op.tensor, op.index, value.shape)):
         own = texts[HELD * i : HELD * i + HELD]
         if not op.accumulate:
-            store_global(w, at, 32, own, pred)
+            st_global(w, at, 32, own, pred)
             continue
         each = 1 if dtype.is_integer else HELD
         for e in range(0, HELD, each):
@@ -85,7 +85,7 @@ def packed_words(c: Context, op: LoadGlobal, addresses: Addresses, constant: boo
         pred = addresses.condition(elements * block)
         for vector in range(0, size, THREADS * TMA_ALIGN):
             place = Global(pointer, size * block + vector)
-            words += load_global_vector(w, place, 32, 4, pred, constant)
+            words += ld_global_vector(w, place, 32, 4, pred, constant)
     return words
 
 

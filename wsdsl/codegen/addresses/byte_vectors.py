@@ -60,5 +60,5 @@ def load_byte_words(
         (whole,), place = conditions, addresses.at(order[at])
         # Of rows that are read here and there the next one is read soon.
         row = op.only is not None
-        words += inline_ptx.load_global_vector(c.w, place, 32, wide // WORD, whole, constant, row)
+        words += inline_ptx.ld_global_vector(c.w, place, 32, wide // WORD, whole, constant, row)
     return of_words(c.w, dtype, words, shape)

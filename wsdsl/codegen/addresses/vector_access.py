@@ -25,7 +25,7 @@ def load_vectors(
     w, words = c.w, list[str]()
     for e in range(0, num_elements(*shape), vector):
         whole, count = addresses.condition(e + vector - 1), vector * dtype.bits // WORD
-        words += inline_ptx.load_global_vector(w, addresses.at(e), WORD, count, whole, constant)
+        words += inline_ptx.ld_global_vector(w, addresses.at(e), WORD, count, whole, constant)
     some = partial_vectors(c, addresses, shape, vector)
     if some is None:
         return from_words(w, dtype, shape, words)
@@ -34,7 +34,7 @@ def load_vectors(
         each: list[str] = []
         for e in range(num_elements(*shape)):
             at, pred = addresses.at(e), addresses.condition(e)
-            each.append(inline_ptx.load_global(w, at, dtype.bits, pred, constant))
+            each.append(inline_ptx.ld_global(w, at, dtype.bits, pred, constant))
         count = WORD // dtype.bits
         single = [joined(w, each[i : i + count]) for i in range(0, len(each), count)]
         behind = w.block

@@ -6,7 +6,7 @@ from wsdsl.codegen.addresses.smem_addresses import item_at
 from wsdsl.codegen.arithmetic.bits import from_bits, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, from_elements
-from wsdsl.codegen.inline_ptx import At, load_shared_words, store_remote
+from wsdsl.codegen.inline_ptx import At, ld_shared_words, store_remote
 from wsdsl.codegen.llvm_types import dtype_and_shape
 from wsdsl.ir.ops import BLOCK_BYTES, BLOCK_COLUMNS, HELD, HELD_BYTES, ReceiveFragment, SendFragment
 
@@ -25,7 +25,7 @@ def convert_receive_fragment(c: Context, op: ReceiveFragment) -> None:
     dtype, shape = dtype_and_shape(op.result.type)
     results: list[str] = []
     for at in _shared_blocks(c, op, shape[1]):
-        results += [from_bits(w, x, dtype) for x in load_shared_words(w, at)]
+        results += [from_bits(w, x, dtype) for x in ld_shared_words(w, at)]
     c.define(op.result, from_elements(w, dtype, shape, results))
 
 

@@ -8,7 +8,7 @@ from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.addresses.vector_access import load_vectors
 from wsdsl.codegen.arithmetic.bits import from_bits, halves_of_word
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import Global, load_global, load_global_vector
+from wsdsl.codegen.inline_ptx import Global, ld_global, ld_global_vector
 from wsdsl.codegen.llvm_types import dtype_and_shape, is_packed, num_elements
 from wsdsl.codegen.ops.smem_load import of_packed
 from wsdsl.codegen.value_registers import Registers, Shape
@@ -66,7 +66,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
             both, first = pair_conditions(c, addresses, e)
             at, num = addresses.at(e), 1 if bits == 16 or is_packed(dtype, shape[1]) else 2
             load = w, at, 2 * bits // num, num, both, constant
-            pair = load_global_vector(*load, first=first)
+            pair = ld_global_vector(*load, first=first)
             if num == 1:
                 packed += pair
             else:
@@ -81,7 +81,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
         for e in range(num_elements(*shape)):
             key = at, pred = addresses.at(e), addresses.condition(e)
             if key not in known:
-                known[key] = from_bits(w, load_global(w, at, bits, pred, constant, row), dtype)
+                known[key] = from_bits(w, ld_global(w, at, bits, pred, constant, row), dtype)
             results.append(known[key])
     c.define(op.result, fragment_registers.from_elements(w, dtype, shape, results))
 
@@ -91,7 +91,7 @@ def _load_nibbles(c: Context, op: LoadGlobal, addresses: Addresses, constant: bo
     w, (dtype, shape) = c.w, dtype_and_shape(op.result.type)
     paired, texts = is_paired(op, c, shape), list[str]()
     for e in range(0, num_elements(*shape), 2 if paired else 1):
-        byte = load_global(w, addresses.at(e), 8, addresses.condition(e), constant)
+        byte = ld_global(w, addresses.at(e), 8, addresses.condition(e), constant)
         wide = w.value(f"zext i16 {byte} to i32")
         if paired:
             texts.append(w.binary("or", "i32", wide, w.binary("shl", "i32", wide, 12)))

@@ -9,7 +9,7 @@ from wsdsl.codegen.addresses.vector_access import WORD, partial_vectors, rare_bl
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS, joined, pack_halves, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import join_bytes
-from wsdsl.codegen.inline_ptx import Global, add_global, store_global
+from wsdsl.codegen.inline_ptx import Global, add_global, st_global
 from wsdsl.codegen.llvm_types import is_packed, num_elements
 from wsdsl.codegen.ops.gmem import is_paired, pair_conditions
 from wsdsl.codegen.value_registers import Registers, Shape
@@ -92,7 +92,7 @@ class GlobalStore:
             kind = REDUCTIONS[dtype.name] + ("x2" if bits > dtype.bits else "")
             add_global(self.c.w, at, kind, bits, texts, pred)
         else:
-            store_global(self.c.w, at, bits, texts, pred)
+            st_global(self.c.w, at, bits, texts, pred)
 
     def _texts(self) -> list[str]:
         """The bits of the elements."""
@@ -147,7 +147,7 @@ class GlobalStore:
             low, high = w.binary("and", "i32", low, 15), w.binary("and", "i32", high, 0xF0)
             byte = w.value(f"trunc i32 {w.binary('or', 'i32', low, high)} to i16")
             pred = self._and(self.addresses.condition(e))
-            store_global(w, self.addresses.at(e), 8, [byte], pred)
+            st_global(w, self.addresses.at(e), 8, [byte], pred)
 
     def _pair(self, texts: list[str], element: int) -> list[str]:
         """The bits of two adjacent elements: two registers of 32 bits, or one of both."""

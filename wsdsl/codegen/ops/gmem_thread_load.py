@@ -18,7 +18,7 @@ from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS
 from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.arithmetic.bits import joined
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import At, Global, load_global, load_global_vector, store_shared
+from wsdsl.codegen.inline_ptx import At, Global, ld_global, ld_global_vector, st_shared
 from wsdsl.ir.hardware.gmem_limits import COPY_WORD
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.ops import ThreadLoad
@@ -132,7 +132,7 @@ class _Copy:
             if i == count[0] - 1 and op.rows % self.lines and end == op.rows:
                 there = w.where(w.compare("slt", w.add(line, i * self.lines), end))
             with there:
-                store_shared(w, At(base, offset), 32, words)
+                st_shared(w, At(base, offset), 32, words)
 
     def load(self, start: Global, bytes: int, inside: list[str]) -> list[str]:
         """The words of a chunk; elements beyond the end are 0."""
@@ -141,8 +141,8 @@ class _Copy:
         for i, pred in enumerate(inside):
             at = Global(start.base, start.offset + i * bytes)
             if bytes > COPY_WORD:
-                values += load_global_vector(w, at, 32, 2, pred, constant)
+                values += ld_global_vector(w, at, 32, 2, pred, constant)
             else:
-                values.append(load_global(w, at, 8 * bytes, pred, constant))
+                values.append(ld_global(w, at, 8 * bytes, pred, constant))
         each = max(1, COPY_WORD // bytes)
         return [joined(w, values[i : i + each]) for i in range(0, len(values), each)]

@@ -12,7 +12,7 @@ from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS, warp_place
 from wsdsl.codegen.addresses.thread_box import TensorBox
 from wsdsl.codegen.arithmetic.bits import REDUCTIONS
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import At, Global, add_global, load_shared, store_global
+from wsdsl.codegen.inline_ptx import At, Global, add_global, ld_shared, st_global
 from wsdsl.ir.hardware.gmem_limits import COPY_WORD
 from wsdsl.ir.hardware.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.ops import ThreadStore
@@ -86,7 +86,7 @@ class _Store:
                 byte = w.multiply(w.add(along, first), bytes)
                 at = w.add(base, self.swizzled(w.add(line, below), span, byte))
                 source = At(at, self.start.offset + below * span)
-                values.append(load_shared(w, source, 8 * bytes))
+                values.append(ld_shared(w, source, 8 * bytes))
             for (below, first), text in zip(part, values, strict=True):
                 pointer, reached = self.box.below(pointer, below - reached), below
                 inside = [w.compare("slt", str(first * per_word), left)]
@@ -116,4 +116,4 @@ class _Store:
         if self.op.accumulate:
             add_global(w, to, REDUCTIONS[dtype.name], dtype.bits, [text], pred)
         else:
-            store_global(w, to, 8 * bytes, [text], pred)
+            st_global(w, to, 8 * bytes, [text], pred)

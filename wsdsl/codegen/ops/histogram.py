@@ -36,7 +36,7 @@ def convert_clear_bins(c: Context, op: ClearBins) -> None:
     words = [str(nothing(op.tensor.as_tensor.dtype))] * (VECTOR // WORD)
     with w.counted_loop("counters", own, end, THREADS * VECTOR) as place:
         at = At(w.add(c.item(shared, "0"), place), shared.offset)
-        inline_ptx.store_shared(w, at, 32, words)
+        inline_ptx.st_shared(w, at, 32, words)
 
 
 def convert_add_bins(c: Context, op: AddBins) -> None:
@@ -100,7 +100,7 @@ def _total(c: Context, op: StoreBins, offset: int, own: str) -> str:
     words: list[str] = []
     for n in range(copies):
         copy = w.binary("and", "i32", w.add(first, n), copies - 1) if copies > 1 else "0"
-        words.append(inline_ptx.load_shared(w, At(w.add(base, w.multiply(copy, WORD)), offset)))
+        words.append(inline_ptx.ld_shared(w, At(w.add(base, w.multiply(copy, WORD)), offset)))
     if not op.tensor.as_tensor.dtype.is_float:
         return tree(words, lambda a, b: w.binary("add", "i32", a, b))
     floats = [w.value(f"bitcast i32 {word} to float") for word in words]

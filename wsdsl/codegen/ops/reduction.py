@@ -80,7 +80,7 @@ def convert_store_partials(c: Context, op: StorePartials) -> None:
     if op.barriers is None or op.state is None:
         with w.where(w.compare("eq", within, 0)):
             for at, word in zip(places, words, strict=True):
-                inline_ptx.store_shared(w, at, 32, [word])
+                inline_ptx.st_shared(w, at, 32, [word])
         return
     # All lanes that share a row have what it gives, and each sends it to one CTA.
     barrier = item_at(c, op.barriers, op.state)
@@ -111,11 +111,11 @@ def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
         words: list[str] = []
         if shape.rows == 1 and op.parts % 4 == 0:
             for first in range(0, op.parts, 4):
-                words += inline_ptx.load_shared_words(w, At(base, start + first * WORD))
+                words += inline_ptx.ld_shared_words(w, At(base, start + first * WORD))
         else:
             for part in range(op.parts):
                 place = (part * shape.rows + n * step) * WORD
-                words.append(inline_ptx.load_shared(w, At(base, start + place)))
+                words.append(inline_ptx.ld_shared(w, At(base, start + place)))
         if dtype.is_float:
             words = [w.value(f"bitcast i32 {word} to float") for word in words]
         results.append(tree(words, join))
@@ -153,7 +153,7 @@ def _store_columns(c: Context, op: StorePartials, x: Registers) -> None:
     with w.where(w.compare("ult", threads.lane, holders)):
         for n, run in enumerate(runs):
             at = At(base, shared.offset + op.offset + n * lanes.across * len(run) * WORD)
-            inline_ptx.store_shared(w, at, 32, [words[offset] for offset in run])
+            inline_ptx.st_shared(w, at, 32, [words[offset] for offset in run])
 
 
 def _reduced_columns(
@@ -170,11 +170,11 @@ def _reduced_columns(
             at = At(base, shared.offset + op.offset + word * WORD)
             match len(run):
                 case 4:
-                    words = inline_ptx.load_shared_words(w, at)
+                    words = inline_ptx.ld_shared_words(w, at)
                 case 2:
-                    words = inline_ptx.load_shared_pair(w, at, 32)
+                    words = inline_ptx.ld_shared_pair(w, at, 32)
                 case _:
-                    words = (inline_ptx.load_shared(w, at),)
+                    words = (inline_ptx.ld_shared(w, at),)
             if dtype.is_float:
                 words = tuple(w.value(f"bitcast i32 {word} to float") for word in words)
             parts.append(words)

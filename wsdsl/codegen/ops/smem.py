@@ -12,7 +12,7 @@ from wsdsl.codegen.addresses.smem_addresses import SWIZZLE_BITS, item_place, swi
 from wsdsl.codegen.arithmetic.bits import pack_halves, to_bits
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import elements, join_bytes, texts_of
-from wsdsl.codegen.inline_ptx import At, operands, store_shared
+from wsdsl.codegen.inline_ptx import At, operands, st_shared
 from wsdsl.codegen.llvm_types import is_packed
 from wsdsl.codegen.ops import mbarrier
 from wsdsl.codegen.value_registers import Registers, SharedAt
@@ -139,7 +139,7 @@ def _store_pairs(c: Context, value: Registers, to: _Panel) -> None:
         for half in (0, 1):
             e = (first // 4 + half) * count
             at = to.at(w, own, 8 * half, first * size)
-            store_shared(w, at, bits, texts[e : e + count])
+            st_shared(w, at, bits, texts[e : e + count])
 
 
 def _store_elements(c: Context, value: Registers, to: _Panel, byte: str) -> None:
@@ -153,7 +153,7 @@ def _store_elements(c: Context, value: Registers, to: _Panel, byte: str) -> None
             for first in range(0, value.columns, 8):
                 e = first // 8 * 4 + 2 * half + odd
                 at = to.at(w, own, first, 8 * size * half)
-                store_shared(w, at, value.dtype.bits, texts[e : e + 1])
+                st_shared(w, at, value.dtype.bits, texts[e : e + 1])
 
 
 def _as_bits(w: Writer, value: Registers) -> list[str]:
@@ -182,7 +182,7 @@ def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
     if op.lines:
         line = w.binary("udiv", "i32", w.binary("urem", "i32", place, panel), span)
         with w.where(_is_outside(c, op, line, 1)):
-            store_shared(w, to, 32, ["0"] * 4)
+            st_shared(w, to, 32, ["0"] * 4)
         return
     bits = w.binary("and", "i32", w.binary("lshr", "i32", place, 3), SWIZZLE_BITS[op.swizzle])
     along = w.binary("urem", "i32", w.binary("xor", "i32", place, bits), span)
@@ -192,7 +192,7 @@ def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
         for i in range(CHUNK // width):
             at = At(to.base, to.offset + i * width)
             with w.where(_is_outside(c, op, w.add(element, i), 1)):
-                store_shared(w, at, 8 * width, ["0"])
+                st_shared(w, at, 8 * width, ["0"])
 
 
 def _is_outside(c: Context, op: ClearPanels, at: str, num: int) -> str:

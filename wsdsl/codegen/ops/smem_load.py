@@ -7,7 +7,7 @@ from wsdsl.codegen.addresses.smem_addresses import swizzled
 from wsdsl.codegen.arithmetic.bits import bools_of, from_bits, gathered, halves_of_word
 from wsdsl.codegen.emission_context import Context
 from wsdsl.codegen.fragment_registers import from_elements, texts_of
-from wsdsl.codegen.inline_ptx import At, load_shared, load_shared_pair, load_shared_words, operands
+from wsdsl.codegen.inline_ptx import At, ld_shared, ld_shared_pair, ld_shared_words, operands
 from wsdsl.codegen.llvm_types import dtype_and_shape, is_packed
 from wsdsl.codegen.value_registers import Registers, Shape
 from wsdsl.codegen.writer import Writer
@@ -79,7 +79,7 @@ def _line(c: Context, at: At, dtype: DType, columns: int) -> list[str]:
     texts: list[str] = []
     for first in range(0, columns, 8):
         place = At(own, at.offset + first * dtype.bytes)
-        texts += load_shared_pair(c.w, place, dtype.bits)
+        texts += ld_shared_pair(c.w, place, dtype.bits)
     return texts
 
 
@@ -117,7 +117,7 @@ def _pairs(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> li
         address = w.binary("xor", "i32", own, byte) if byte else own
         for half in (0, 1):
             place = At(address, at.offset + panel + 8 * half * span)
-            texts += load_shared_pair(w, place, dtype.bits)
+            texts += ld_shared_pair(w, place, dtype.bits)
     return texts
 
 
@@ -138,7 +138,7 @@ def _nibbles(c: Context, op: LoadPanels, at: At, columns: int) -> list[str]:
         panel = byte // span * op.rows * span
         for half in (0, 1):
             place = At(address, at.offset + panel + 8 * half * span)
-            words[half].extend(load_shared_words(w, place))
+            words[half].extend(ld_shared_words(w, place))
     return [
         nvvm.pick_bytes(w, word, w.binary("lshr", "i32", word, 4), selector)
         for eight in zip(*words, strict=True)
@@ -154,7 +154,7 @@ def _packed(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> l
     for panel in range(dtype.size(columns) // span):
         for vector in range(0, PACKED_LINES * span, 16 * 128):
             place = At(own, at.offset + panel * op.rows * span + vector)
-            words += load_shared_words(w, place)
+            words += ld_shared_words(w, place)
     return words
 
 
@@ -174,5 +174,5 @@ def convert_load_shared(c: Context, op: LoadShared) -> None:
         places = [At(base, first + step * offset) for offset in index.affine.offsets]
     else:
         places = [At(w.add(item, w.multiply(x, step)), first) for x in texts_of(w, index)]
-    texts = [from_bits(w, load_shared(w, at, dtype.bits), dtype) for at in places]
+    texts = [from_bits(w, ld_shared(w, at, dtype.bits), dtype) for at in places]
     c.define(op.result, from_elements(w, dtype, shape, texts))

@@ -17,7 +17,7 @@ from wsdsl.codegen.addresses.smem_addresses import item_place
 from wsdsl.codegen.addresses.vector_access import from_words
 from wsdsl.codegen.arithmetic.bits import from_bits, joined, to_bits
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import At, load_shared, load_shared_words, store_shared
+from wsdsl.codegen.inline_ptx import At, ld_shared, ld_shared_words, st_shared
 from wsdsl.codegen.llvm_types import dtype_and_shape, is_packed, num_elements
 from wsdsl.codegen.nvvm import pick_bytes
 from wsdsl.codegen.ops.smem import packed_pairs
@@ -99,7 +99,7 @@ def convert_store_transposed(c: Context, op: StoreTransposed) -> None:
         for element, text in _down_columns(w, part, height):
             byte = (before + fragment_registers.row_offset(element, part.shape)) * size
             at = lines.at(op.line + fragment_registers.column_offset(element, part.shape), byte)
-            store_shared(w, at, 8 * size * height, [text])
+            st_shared(w, at, 8 * size * height, [text])
         before += part.rows
 
 
@@ -157,7 +157,7 @@ def convert_load_transposed(c: Context, op: LoadTransposed) -> None:
 
     count, vector = num_elements(*shape), lanes.vector * size
     if lanes.striped or not op.step or vector % WORD:
-        texts = [load_shared(w, at(e), 8 * size) for e in range(count)]
+        texts = [ld_shared(w, at(e), 8 * size) for e in range(count)]
         c.define(
             op.result,
             fragment_registers.from_elements(
@@ -167,5 +167,5 @@ def convert_load_transposed(c: Context, op: LoadTransposed) -> None:
         return
     words = list[str]()
     for e in range(0, count, lanes.vector):
-        words += load_shared_words(w, at(e), vector // WORD)
+        words += ld_shared_words(w, at(e), vector // WORD)
     c.define(op.result, from_words(w, dtype, shape, words))

@@ -8,7 +8,7 @@ from itertools import islice, product
 
 from wsdsl.codegen.addresses.smem_addresses import item_at, placed
 from wsdsl.codegen.emission_context import Context
-from wsdsl.codegen.inline_ptx import At, load_shared, operands
+from wsdsl.codegen.inline_ptx import At, ld_shared, operands
 from wsdsl.codegen.llvm_types import register_type
 from wsdsl.codegen.ops.wgmma import check_descriptor
 from wsdsl.codegen.value_registers import ColumnsAt, Descriptor, Registers, SharedAt
@@ -38,7 +38,7 @@ def convert_tcgen05_alloc(c: Context, op: ops.Tcgen05Alloc) -> None:
 def convert_tcgen05_dealloc(c: Context, op: ops.Tcgen05Dealloc) -> None:
     value = c.shared(op.memory)
     with c.w.where(_is_first_warp(c)):
-        base = load_shared(c.w, At(c.smem, value.offset))
+        base = ld_shared(c.w, At(c.smem, value.offset))
         ptx = f"tcgen05.dealloc.cta_group::{op.cta_group}.sync.aligned.b32 $0, {value.arrivals};"
         c.w.asm(ptx, [("i32", base)])
 
@@ -50,7 +50,7 @@ def _is_first_warp(c: Context) -> str:
 
 
 def convert_tmem_columns(c: Context, op: ops.TmemColumns) -> None:
-    base = load_shared(c.w, At(c.smem, c.shared(op.memory).offset))
+    base = ld_shared(c.w, At(c.smem, c.shared(op.memory).offset))
     kind = op.result.type_as(Columns)
     c.values[op.result] = ColumnsAt(c.w.add(base, op.first), kind.columns, kind.num)
 
@@ -214,7 +214,7 @@ def convert_store_scale_factors(c: Context, op: ops.StoreScaleFactors) -> None:
         mask = None if op.valid is None else _kept(c, c.scalar(op.valid).text, word)
         for base in bases.values():
             within = base.offset + word * (BYTES if op.atoms else s.WORD)
-            text = load_shared(w, At(base.base, shared.offset + op.offset + within))
+            text = ld_shared(w, At(base.base, shared.offset + op.offset + within))
             texts.append(text if mask is None else w.binary("and", "i32", text, mask))
         column = columns.start
         for count in s.stored_at_once(len(columns)):

@@ -100,7 +100,7 @@ class Run:
 
     def _others(self, index: int) -> Iterator[int]:
         """Clusters by distance of index, lower ones first: they share its split tiles."""
-        num = self.launch.num_clusters
+        num = self.launch.grid_clusters
         for apart in range(1, num):
             for other in (index - apart, index + apart):
                 if 0 <= other < num and other not in self.started:

@@ -40,8 +40,8 @@ def _attribute(path: str) -> Callable[[Warpgroup, Op], int]:
 
 
 value_of_cta_index = _attribute("cta.index")
-value_of_num_ctas = _attribute("cta.num_ctas")
+value_of_num_ctas = _attribute("cta.grid_size")
 value_of_cluster_index = _attribute("cta.cluster.index")
-value_of_num_clusters = _attribute("cta.cluster.num_clusters")
+value_of_num_clusters = _attribute("cta.cluster.grid_clusters")
 value_of_cta_rank = _attribute("cta.rank")
 value_of_warpgroup_index = _attribute("rank")
