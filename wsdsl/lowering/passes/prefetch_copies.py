@@ -45,7 +45,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of, with_fields
-from wsdsl.ir.ops import Constant, DimSize, ForRange, Map, Partition, PrefetchTile, ThreadLoad
+from wsdsl.ir.ops import (
+    Constant,
+    DimSize,
+    ForRange,
+    Map,
+    Partition,
+    PrefetchTile,
+    ThreadLoad,
+    with_partitions,
+)
 from wsdsl.ir.rewriter import Namer, makers, with_regions
 from wsdsl.lowering.builder import INT, Builder
 
@@ -65,9 +74,6 @@ def prefetch_copies(kernel: Kernel) -> Kernel:
     def region(before: Region, items: ForRange | None = None) -> Region:
         after: list[Op] = []
         for op in before:
-            if isinstance(op, Partition) and not op.copies_ahead:
-                after.append(op)
-                continue
             around = op if isinstance(op, ForRange) else None
             op = with_regions(op, lambda inner, around=around: region(inner, around))
             copies = _copies(op) if isinstance(op, ForRange) else []
@@ -82,7 +88,10 @@ def prefetch_copies(kernel: Kernel) -> Kernel:
                 after.append(op)
         return tuple(after)
 
-    return kernel.with_body(region(kernel.body))
+    def partition(op: Partition) -> Partition:
+        return with_fields(op, body=region(op.body)) if op.copies_ahead else op
+
+    return with_partitions(kernel, partition)
 
 
 def _copies(loop: ForRange) -> list[ThreadLoad]:
