@@ -41,6 +41,14 @@ def f(X: f32[M, N], count: i32[1], first: i32, Y: f32[M, N]):
         for n in tiles(N):
             Y[m, n] = X[m, n] * 2.0
 """
+IN_PLACE = """
+@kernel
+def f(offset: i32[G1], X: f32[M, N]):
+    for g in each(G):
+        for m in tiles(offset[g], offset[g + 1], of=M):
+            for n in tiles(offset[g], offset[g + 1], of=N):
+                X[m, n] = X[m, n] * 2.0
+"""
 OFFSETS = np.array([0, 100, 100, 357, 358, 600], np.int32)
 SHARED = dict(tile=dict(m=64, n=64, k=64))
 SCHEDULES = [
@@ -94,6 +102,16 @@ def test_a_part_without_groups(first: int, count: int) -> None:
     np.testing.assert_array_equal(y, np.where((rows >= first) & (rows < count), x * 2, 7))
 
 
+def test_a_second_ragged_loop_and_elements_of_other_groups() -> None:
+    kernel, x = kernel_of(IN_PLACE), np.ones((600, 400), np.float32)
+    expected = x.copy()
+    for lo, hi in zip(OFFSETS, OFFSETS[1:], strict=False):
+        expected[lo:hi, lo:hi] = 2
+    kernel.compile().prove()
+    kernel.simulate(OFFSETS, x)
+    np.testing.assert_array_equal(x, expected)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -114,6 +132,12 @@ def test_ctas_that_share_an_item_are_rejected(old: str, new: str) -> None:
                     changed.replace("ragged=True", f'ragged=True, scheduler="{scheduler}"')
                 )
             )
+
+
+def test_tiles_of_a_ragged_loop_have_one_width() -> None:
+    schedule = Schedule(mma_m="n", tile_n_variants=4)
+    with pytest.raises(ScheduleError, match="the loop over `m` walks parts of M"):
+        kernel_of(GROUPED).compile(schedule=schedule, N=1280, K=64)
 
 
 @pytest.mark.parametrize("given", [dict(scheduler="stream_k"), dict(cluster=dict(k=2))])

@@ -67,11 +67,9 @@ def output_nest(kernel: Kernel) -> tuple[Sequence[DimLoop], Region]:
         others = [op for op in body if op is not loop and not isinstance(op, Yield)]
         if any(not results_of(op) for op in others):
             break
-        around += others
-        if walks_a_part(loop) and (
-            any(map(walks_a_part, nest)) or not _by_groups(loop, around, nest)
-        ):
+        if walks_a_part(loop) and not _by_groups(loop, (*around, *others), nest):
             break
+        around += others
         nest.append(loop)
         body = loop.body
     rest = tuple(op for op in body if not (isinstance(op, Yield) and not op.values))
@@ -109,11 +107,14 @@ def _groups(nest: Sequence[DimLoop], bounds: Region) -> list[DimLoop]:
     return [loop for loop in nest if loop.index in used]
 
 
-def _by_groups(loop: DimLoop, around: Sequence[Op], nest: Sequence[DimLoop]) -> bool:
-    """Whether the bounds of a loop depend on indices and on GMEM alone, not on tiles."""
-    bounds = _bounds(loop, tuple(around)) if isinstance(loop, ForTiles) else ()
+def _by_groups(loop: DimLoop, around: Region, nest: Sequence[DimLoop]) -> bool:
+    """Whether the bounds of a loop depend on indices and on GMEM alone, not on tiles; and no other
+    loop around is ragged.
+    """
+    bounds = _bounds(loop, around) if isinstance(loop, ForTiles) else ()
     scalar = all(not regions(op) and not any(v.is_tile for v in results_of(op)) for op in bounds)
-    return scalar and all(isinstance(each, ForEach) for each in _groups(nest, bounds))
+    groups = all(isinstance(each, ForEach) for each in _groups(nest, bounds))
+    return scalar and groups and not any(map(walks_a_part, nest))
 
 
 def with_loops(region: Region) -> list[tuple[Op, tuple[DimLoop, ...]]]:

@@ -15,7 +15,7 @@ from wsdsl.ir.hardware.wgmma_shapes import columns_fault
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.types import Axis
 from wsdsl.lowering import cooperation
-from wsdsl.lowering.axes import loop_variable, output_nest
+from wsdsl.lowering.axes import loop_variable, output_nest, ragged_loop
 from wsdsl.lowering.epilogue_operands import all_lines, epilogue_slots, subtile_widths
 from wsdsl.lowering.footprint import axis_sizes, is_heavy
 from wsdsl.lowering.precision import fp8_axes, promotes
@@ -49,6 +49,9 @@ def _reasons(kernel: Kernel, chosen: Schedule) -> Reasons:
         which = ", ".join(loop_variable(a.name) for a in axes) or "none"
         yield f"1 output loop along wgmma's N is needed; there is {which}", None, LEAVE_OUT
         return
+    if (ragged := ragged_loop(kernel)) and ragged.index.type == axes[0]:
+        name = loop_variable(axes[0].name)
+        yield f"the loop over `{name}` walks parts of {axes[0].dim}", ragged.loc, LEAVE_OUT
     yield from _of_schedule(kernel, chosen, axes[0])
     yield from _of_source(kernel, axes[0])
 

@@ -28,7 +28,7 @@ def load_piece(op: ops.Load | ops.Lookup, context: PartitionContext, find: Find)
     found: dict[tuple[Value, ...], Value] = {}
 
     def piece(i: int, j: int) -> Value:
-        places = tuple(e.least.get(i, j) for e in entries)
+        places = tuple(_place(op, n, context, e.least.get(i, j)) for n, e in enumerate(entries))
         if places in found:
             return found[places]
         load = ops.LoadGlobal(
@@ -43,6 +43,19 @@ def load_piece(op: ops.Load | ops.Lookup, context: PartitionContext, find: Find)
         return found[places]
 
     return narrow(shape, dtype, b, piece, op.tensor)
+
+
+def _place(op: ops.Load | ops.Lookup, dim: int, context: PartitionContext, place: Value) -> Value:
+    """Of a tensor that the kernel stores, elements outside of the part that a loop walks may be
+    stored by other CTAs, and are not read: they are at -1, which is in no tensor.
+    """
+    kind, b = op.index[dim].type, context.builder
+    if not isinstance(kind, Axis) or not context.tiles[kind.name].is_clipped:
+        return place
+    if all(store.tensor != op.tensor for store in context.kernel.of(ops.Store)):
+        return place
+    inside = context.is_inside(kind.name, place)
+    return b.map("where", inside, place, b.integer(-1), type=place.type, wish="place")
 
 
 def read_elements(op: ops.ElementsInShared, context: PartitionContext, find: Find) -> RegisterTile:

@@ -308,5 +308,5 @@ class Stores:
 def _has_one_item(kernel: Kernel, body: Region) -> bool:
     """Whether the grid has a CTA per tile, without a loop over items."""
     grid = ops.grid_of(kernel)
-    one = grid is not None and grid.scheduler == "grid" and not grid.contraction
+    one = grid is not None and grid.scheduler == "grid" and not (grid.contraction or grid.ragged)
     return one and work_loop(kernel, body) is None

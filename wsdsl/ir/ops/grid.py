@@ -23,8 +23,8 @@ class LaunchGrid(Op):
     `together` all of them must run at the same time. `sharing` CTAs of a cluster share the
     accumulators of an item. If items are `overlapping`, several store the same elements, each with
     the same bits; no other op writes or reads these. Registers are left for `ctas_per_sm` CTAs.
-    `narrower` is subtracted from the size of number `narrowed`. With `ragged` there are as many at
-    most, and data say how many.
+    `narrower` is subtracted from the size of number `narrowed`. With `ragged` data say
+    how many items there are; this number is for the size of the grid alone.
     """
 
     tiles: tuple[tuple[str, int], ...]

@@ -44,6 +44,7 @@ def lower_loops(kernel: Kernel) -> Kernel:
     once = holds_vectors(kernel) and not kernel.of(ops.Pipeline)
     builder = Builder(Namer.of(kernel))
     told, narrower, narrowed = launch_narrowing(work, builder)
+    narrowed = max(0, narrowed - len(work.index) + len(grid.tiles))
     grid = with_fields(grid, narrower=narrower, narrowed=narrowed)
     lowering = _Loops(builder, dict(kernel.sizes), once, narrower)
     return kernel.with_body((*told, grid, *lowering.region(kernel.body)))
