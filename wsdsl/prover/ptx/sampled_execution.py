@@ -68,7 +68,9 @@ def differing_event(kernel: Kernel, program: Program, ranks: int) -> tuple[Op | 
     of_items = dict(grid.tiles) if (grid := grid_of(kernel)) else {}
     # The number of items is an i32.
     too_many = prod(-(-SIZE // by) for by in of_items.values()) >= 1 << 31
-    of_ones = {("size", dim): FEW for dim, by in of_items.items() if too_many and by == 1}
+    # Of many groups most have no item of a CTA.
+    fewer = too_many or (grid is not None and grid.ragged)
+    of_ones = {("size", dim): FEW for dim, by in of_items.items() if fewer and by == 1}
     plain, half = (
         {x: size for x in arguments if not isinstance(x, Value) or x.type == Tile(I32)}
         | {x: n << POINTER for n, x in enumerate(arguments) if _points(x)}
