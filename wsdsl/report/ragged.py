@@ -55,6 +55,7 @@ def ragged_lines(
         told = f"{counted(walked(loop)[1], 'row')} per trip"
         if axis not in rows:
             hint = " and ".join(f"{tensor}=…" for tensor in dict.fromkeys(names))
-            part = "an equal part" if loop == ragged_loop(kernel) else "all"
+            shared = ragged_loop(kernel)
+            part = "an equal part" if shared and shared.dim == loop.dim else "all"
             told += f" are assumed, {part} of {loop.dim}. hint: give explain rows=… or {hint}"
         yield f"  ragged loop over `{loop_variable(axis)}`: {told}"

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import DimLoop
+from wsdsl.ir.ops import DimLoop, ForTiles
 from wsdsl.ir.types import Axis, Role, Sizes, Tensor
 from wsdsl.lowering.axes import axes_of, groups_of, output_nest, ragged_loop
 from wsdsl.lowering.batch_coarsening import taken_in_turns
@@ -62,11 +63,15 @@ class SizedKernel:
         self.copied, self.padded, self.singly = kernel.unaligned, kernel.padded, singly
 
     def _equal_parts(self) -> dict[str, int]:
-        """The extent of the ragged loop of the output, if groups are equal parts of a dimension."""
-        if (loop := ragged_loop(self.kernel)) is None:
+        """The extents of the ragged loop of the output, and of others over parts of its dimension,
+        if groups are equal parts of that.
+        """
+        if (ragged := ragged_loop(self.kernel)) is None:
             return {}
         groups = math.prod(self.sizes.get(group.dim, 1) for group in groups_of(self.kernel))
-        return {loop.index.as_axis.name: -(-self.size(loop.dim) // max(1, groups))}
+        part = -(-self.size(ragged.dim) // max(1, groups))
+        loops = (op for op in self.kernel.of(ForTiles) if walks_a_part(op))
+        return {op.index.as_axis.name: part for op in loops if op.dim == ragged.dim}
 
     def size(self, dim: str | int) -> int:
         return dim if isinstance(dim, int) else self.sizes.get(dim, UNKNOWN_SIZE)
