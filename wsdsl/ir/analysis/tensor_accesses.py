@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from wsdsl.ir import ops
-from wsdsl.ir.effects import Access, Arrive, Wait
+from wsdsl.ir.effects import Access, Arrive, Effects, Wait
 from wsdsl.ir.op import Kernel, Makers, Op, Value, effects, once
 from wsdsl.ir.types import Tensor, TensorMap
 from wsdsl.record import record
@@ -31,7 +31,11 @@ def mapped_tensors(kernel: Kernel) -> Mapping[Value, str]:
 
 def touch_of(op: Op, made: Makers) -> Touch | None:
     """Return the access of an op to GMEM, if it has one."""
-    for effect in op.effects(made):
+    return _touch(op.effects(made))
+
+
+def _touch(effects: Effects) -> Touch | None:
+    for effect in effects:
         if isinstance(effect, Access) and effect.space == "gmem" and effect.of is not None:
             kind = effect.kind
             return Touch(effect.of.name, kind == "read", kind != "read", kind == "add")
@@ -47,7 +51,7 @@ def is_load(op: Op | None) -> bool:
 
 @once
 def touches(kernel: Kernel) -> Sequence[tuple[Op, Touch]]:
-    found = [(op, touch_of(op, kernel.definers)) for op in kernel.ops if effects(type(op))]
+    found = ((op, _touch(stated)) for op, stated in kernel.effects if stated)
     return [(op, touch) for op, touch in found if touch is not None]
 
 

@@ -89,7 +89,7 @@ class Map(OneResult):
 def _broadcasts(value: Value, made: Value) -> bool:
     """Return whether each extent of `value` is 1 or that of `made`."""
     extents = ((getattr(v.type, x, 1) for v in (value, made)) for x in ("rows", "columns"))
-    return all(extent in (1, whole) for extent, whole in extents)
+    return isinstance(value.type, Tile) or all(x in (1, whole) for x, whole in extents)
 
 
 @op_class(ALL, "any", elementwise=True, any_lanes=True)

@@ -54,9 +54,8 @@ def lone_warps_share_warpgroups(kernel: Kernel) -> Iterator[Problem]:
 
 def barriers_are_initialized(kernel: Kernel) -> Iterator[Problem]:
     """Every barrier once; then the fence and a synchronization, before any partition starts."""
-    told = [{*effects} for _, effects in kernel.effects]
-    stored = [(i, e) for i, own in enumerate(told) for e in own if isinstance(e, Access)]
-    written = [(i, e.of) for i, e in stored if e.space == "mbarrier"]
+    stated = [(i, e) for i, (_, effects) in enumerate(kernel.effects) for e in effects]
+    written = [(i, e.of) for i, e in stated if isinstance(e, Access) and e.space == "mbarrier"]
     for op in kernel.making(Barriers):
         if [value for _, value in written].count(op.result) != 1:
             yield op, "a barrier must be initialized exactly once"
@@ -64,10 +63,10 @@ def barriers_are_initialized(kernel: Kernel) -> Iterator[Problem]:
         return
     last = written[-1][0]
     used = (i for i, op in enumerate(kernel.ops) if i > last and _uses_barriers(op))
-    first_use = next(used, len(told))
-    fences = [i for i, own in enumerate(told) if Fence("mbarrier") in own]
-    meetings = {Wait("cluster")} if reaching(kernel) else {Wait("cluster"), Wait("cta")}
-    meets = [i for i, own in enumerate(told) if not meetings.isdisjoint(own)]
+    first_use = next(used, len(kernel.ops))
+    fences = [i for i, e in stated if isinstance(e, Fence) and e.of == "mbarrier"]
+    meetings = ("cluster",) if reaching(kernel) else ("cluster", "cta")
+    meets = [i for i, e in stated if isinstance(e, Wait) and e.on in meetings]
     if not any(last < i < first_use for i in fences):
         yield kernel.ops[last], "fence_mbarrier_init must follow the initialization"
     elif not any(max(fences) < i < first_use for i in meets):

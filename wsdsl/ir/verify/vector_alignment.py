@@ -12,10 +12,10 @@ from math import ceil, gcd
 from wsdsl.ir import ops
 from wsdsl.ir.hardware.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
-from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value, once, results_of
+from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value, once, regions, results_of
 from wsdsl.ir.ops import Constant, DimSize, ForRange, If, Iota, Map
 from wsdsl.ir.rewriter import yielded
-from wsdsl.ir.types import Fragment
+from wsdsl.ir.types import Fragment, Tile
 
 MOST = 1 << 10
 """Integers wrap: only divisors that are powers of two survive that."""
@@ -23,10 +23,10 @@ MOST = 1 << 10
 
 @once
 def divisors_of(kernel: Kernel) -> dict[Value, int]:
-    """Return the power of two, MOST at the most, that divides a scalar in every iteration. For an
+    """Return the power of two, MOST at the most, that divides an integer in every iteration. For an
     index of columns it divides the first column.
     """
-    found, changed = dict.fromkeys(kernel.params, 1), True
+    found = dict.fromkeys(kernel.params, 1)
 
     def of(*values: Value) -> int:
         return gcd(MOST, *(found.get(x, MOST) for x in values))
@@ -44,12 +44,12 @@ def divisors_of(kernel: Kernel) -> dict[Value, int]:
             case _:
                 yield from ((value, _divisor(op, kernel, of)) for value in results_of(op))
 
+    read = [op for op in kernel.ops if regions(op) or any(map(_is_integer, results_of(op)))]
+    nested, changed = [op for op in read if regions(op)], True
     while changed:
-        changed = False
-        for op in kernel.ops:
-            for value, divisor in results(op):
-                changed |= divisor != found.get(value)
-                found[value] = divisor
+        found.update(item for op in read for item in results(op))
+        # Only an op with regions reads values that are defined after it.
+        changed = any(found[value] != new for op in nested for value, new in results(op))
     return found
 
 
@@ -116,6 +116,10 @@ def _in_order(index: Value, made: Makers) -> bool:
             return _columns(y) == 1 and _in_order(x, made)
         case _:
             return False
+
+
+def _is_integer(value: Value) -> bool:
+    return isinstance(value.type, Fragment | Tile) and value.type.dtype.is_integer
 
 
 def _columns(value: Value) -> int:

@@ -38,11 +38,11 @@ def hoist_operands(kernel: Kernel) -> Kernel:
 
 
 def _hoisted(ops: Region, made: Makers) -> Region:
-    sync = [[*op.effects(made)] for op in ops]
-    first = next((i for i, e in enumerate(sync) if synchronizes(e, Wait, "mbarrier")), None)
+    waits = (i for i, op in enumerate(ops) if synchronizes(op.effects(made), Wait, "mbarrier"))
+    first = next(waits, None) if any(map(_is_address, ops)) else None
     if first is None:
         return ops
-    started = (i for i, e in enumerate(sync) if synchronizes(e, Arrive, "wgmma"))
+    started = (i for i, op in enumerate(ops) if synchronizes(op.effects(made), Arrive, "wgmma"))
     later = ops[next(started, len(ops)) :]
     late = {*makers(later, (op.result for op in later if isinstance(op, LoadGlobal)))}
     behind = {v for op in ops[first:] for v in results_of(op)}
