@@ -40,7 +40,7 @@ def test_as_if_everything_were_predicted(
     all_of_them = found()
     limit = all_of_them[len(all_of_them) // 3][1]
     assert found(limit) == [option for option in all_of_them if option[1] < limit]
-    monkeypatch.setattr(ranked, "floors", lambda *_: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(ranked, "floors", lambda *_: iter((0.0, 0.0, 0.0)))
     monkeypatch.setattr(ranked, "least_cut", lambda *_: 0.0)
     assert all_of_them == found()
 
@@ -72,6 +72,6 @@ def test_little_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranked, "predict", lambda *a: asked.append(a[1]) or predict(*a))
     tile, sizes = CASES["gemm"].kernel.tile_ir, dict(M=8192, N=8192, K=8192)
     chosen, few = scheduled_tile(tile, sizes), len(asked)
-    monkeypatch.setattr(ranked, "floors", lambda *_: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(ranked, "floors", lambda *_: iter((0.0, 0.0, 0.0)))
     assert scheduled_tile(tile, sizes).schedule == chosen.schedule
     assert 0 < 8 * few < len(asked)

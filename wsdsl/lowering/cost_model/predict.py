@@ -7,6 +7,9 @@ another tile's products in ping-pong. The busiest SM counts; sums that are hande
 No kernel is quicker than memory. `benchmarks/predictions.py` tells how far off this is.
 """
 
+import math
+from collections.abc import Iterator
+
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import THREADS, Sizes
 from wsdsl.lowering.cooperation import (
@@ -251,23 +254,26 @@ def slices(asked: Workload, schedule: Schedule) -> Slicing:
     return Slicing(asked.rows, asked.columns, asked.sums, consumers, splits, least)
 
 
-def floors(work: Work, schedule: Schedule, tile: Sizes) -> tuple[float, float, float]:
+def floors(work: Work, schedule: Schedule, tile: Sizes) -> Iterator[float]:
     """Cycles that no prediction of such tiles is below, which ask little: where each has an SM to
-    itself, where they are cut, and where the CTAs of a cluster share each."""
+    itself, where they are cut, and where the CTAs of a cluster share each (inf without room)."""
     rates, sms, least = work.rates, work.target.num_sms, work.least_memory_cycles
     if holds_vectors(work.kernel):
-        begun = start_cycles(rates, has_products=False)
-        return begun, begun, begun
-    tiles, products, loaded, stored, sums = work.least(tile)
+        yield from (*[start_cycles(rates, has_products=False)] * 2, math.inf)
+        return
+    tiles, products, read, loaded, stored, sums = work.least(tile)
     if work.target.has_tensor_memory and products:
-        # Neither is more than twice what it is of a pair.
-        products, loaded = products / 2, loaded / 2
-    products *= speeds.power(rates, loaded / max(1.0, products))
-    start, tiles = start_cycles(rates, products > 0), max(1, tiles)
+        # None is more than twice what it is of a pair.
+        products, read, loaded = products / 2, read / 2, loaded / 2
+    faster = speeds.power(rates, loaded / max(1.0, products))
+    smem = (read + rates.smem_fill_sharing * loaded) / rates.tensor_smem_bytes
+    products = speeds.larger(products, smem) * faster if products else 0.0
+    start, tiles = start_cycles(rates, products > 0) * ROUNDING, max(1, tiles)
 
     def mainloop(share: float, gain: float = 1.0) -> float:
         slower = speeds.clock_pace(rates, share if products else 0.0)
-        return speeds.larger(products * slower, loaded / (gain * speeds.l2_bytes(rates, share)))
+        operands = loaded / (gain * speeds.l2_bytes(rates, share))
+        return speeds.larger(products * slower, operands) * ROUNDING
 
     waves = -(-tiles // sms)
     share = tiles / (waves * sms)
@@ -277,13 +283,14 @@ def floors(work: Work, schedule: Schedule, tile: Sizes) -> tuple[float, float, f
     waves = tiles / sms if work.uneven_axes else waves
     beside = waves > 1 and schedule.mode == "pingpong"
     whole = results + 2 * waves * rates.mbarrier_cycles if beside else waves * results
-    whole += waves * mainloop(share, gain)
+    yield start + max(whole + waves * mainloop(share, gain), least)
     cut = max(tiles * mainloop(1.0) / sms, least)
-    cut += rates.hand_over_cycles + SUM_BYTES * sums / rates.l2_store_bytes
-    most = next((n for n in SHARING if tiles <= work.target.cluster_room(n)), 1)
-    shared = max(mainloop(min(1.0, most * tiles / sms)) / most, least)
-    shared += rates.cluster_exchange_cycles + SUM_BYTES * sums / rates.cluster_send_bytes
-    return start + max(whole, least), start + cut, start + shared
+    yield start + cut + rates.hand_over_cycles + SUM_BYTES * sums / rates.l2_store_bytes
+    most = next((n for n in SHARING if tiles <= work.target.cluster_room(n)), 0)
+    shared = max(mainloop(min(1.0, most * tiles / sms)) / most, least) if most else math.inf
+    yield (
+        start + shared + rates.cluster_exchange_cycles + SUM_BYTES * sums / rates.cluster_send_bytes
+    )
 
 
 def least_cut(own: Prediction, whole: Schedule) -> float:

@@ -168,7 +168,7 @@ class Work(SizedKernel):
         self.decoding = any(body.decodes for body in self.bodies)
         self.uneven_axes = {axis for body in self.bodies for axis in body.halved}
         self._known: dict[object, Workload] = {}
-        self._least: dict[object, tuple[int, float, float, float, int]] = {}
+        self._least: dict[object, tuple[int, float, float, float, float, int]] = {}
 
     def _measure(self) -> None:
         """What sizes alone say."""
@@ -243,21 +243,23 @@ class Work(SizedKernel):
         places = [self.places(axis, tile) for axis in body.halved]
         return trips(body.loops, tile) * math.prod([(n + 1) / (2 * n) for n in places if n])
 
-    def least(self, tile: Sizes) -> tuple[int, float, float, float, int]:
-        """Tiles, and of each: cycles of the tensor cores in loops, bytes at the least that are
-        loaded there and that are stored behind them, and sums. Kept, as `under` is."""
+    def least(self, tile: Sizes) -> tuple[int, float, float, float, float, int]:
+        """Tiles, and of each: cycles of the tensor cores in loops, and at the least the bytes that
+        they read of SMEM, that are loaded, and that are stored behind loops; sums. Kept, as `under`
+        is."""
         asked = tuple(tile.values())
         if asked not in self._least:
-            products = loaded = stored = 0.0
+            products = read = loaded = stored = 0.0
             for body in self.bodies:
                 if not body.loops:
                     stored += total(body.stored, tile)
                 elif body.products or body.loads:
                     times = self._times(body, tile)
-                    products += times * sum([p.asks(tile, self.rates)[0] for p in body.products])
                     loaded += times * sum([load.bytes(tile) for load in body.loads])
+                    for cycles, bytes in [p.asks(tile, self.rates) for p in body.products]:
+                        products, read = products + times * cycles, read + times * bytes
             sums = sum([elements(axes, tile) for axes in self.summed])
-            self._least[asked] = self.num_tiles(tile), products, loaded, stored, sums
+            self._least[asked] = self.num_tiles(tile), products, read, loaded, stored, sums
         return self._least[asked]
 
     def under(self, tile: Sizes, schedule: Schedule | None = None) -> Workload:

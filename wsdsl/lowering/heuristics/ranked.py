@@ -11,10 +11,11 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Sizes
-from wsdsl.lowering.cost_model.predict import SHARING, Prediction, floors, least_cut, predict
+from wsdsl.lowering.cost_model.predict import Prediction, floors, least_cut, predict
 from wsdsl.lowering.cost_model.speeds import at_launch
 from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.footprint import axis_sizes, fits_smem
@@ -86,20 +87,18 @@ class _Search:
         if not narrow and not any(_has_room(kernel, t.schedule) for t in reversed(tried)):
             tried = list(schedule_options(kernel, given, self.work, narrow=NARROW))
             self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
-        few = self.work.target.cluster_room(SHARING[-1])
         for n, one in enumerate(tried):
-            tile = at_launch(self.work, one.team, one.sizes)
-            whole, cut, shared = floors(self.work, one.team, tile)
-            # The schedule that is given may cut them itself.
-            own = min(whole, cut) if given.cuts_tiles else whole
-            yield own, False, (0, n), partial(self.look, n, one)
             # Ping-pong is no help in handing on sums: see `may_share_sums`.
-            if one.team.mode == "pingpong" and given.mode != "pingpong":
-                continue
-            if self.splits:
-                yield cut * MARGIN, False, (2, n), partial(self.cut, n, one)
-            if self.work.least(tile)[0] <= few:
-                yield shared * SHARING_MARGIN, False, (1, n), partial(self.share, n, one)
+            alone = one.team.mode == "pingpong" and given.mode != "pingpong"
+            each = floors(self.work, one.team, at_launch(self.work, one.team, one.sizes))
+            whole, *others = islice(each, 1 if alone and not given.cuts_tiles else None)
+            # The schedule that is given may cut them itself.
+            own = min(whole, others[0]) if given.cuts_tiles else whole
+            yield own, False, (0, n), partial(self.look, n, one)
+            if self.splits and not alone:
+                yield others[0] * MARGIN, False, (2, n), partial(self.cut, n, one)
+            if not alone and others[1] < math.inf:
+                yield others[1] * SHARING_MARGIN, False, (1, n), partial(self.share, n, one)
 
     def own(self, n: int, tried: Tried) -> Option | None:
         """What is predicted of whole tiles, if they fit."""
