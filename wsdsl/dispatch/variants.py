@@ -17,6 +17,7 @@ from wsdsl.artifact.versions import artifact_key, assembler, digest, digest_of
 from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError, of_default
 from wsdsl.dispatch.compiled import Compiled
 from wsdsl.dispatch.ir_dumps import pass_dumps
+from wsdsl.gc_pause import held_back
 from wsdsl.ir import op as ir
 from wsdsl.ir.hardware.target import Target, target_of
 from wsdsl.lazy import after_fork, cached_property, remember
@@ -201,6 +202,7 @@ class Variants:
                 raise
             return self._choose(request, self.lowered(request.without_record))
 
+    @held_back()
     def _lower(self, request: Request) -> Compiled:
         with self._lock:
             from wsdsl.lowering.pipeline import scheduled_tile

@@ -304,7 +304,8 @@ def attributes_of(op: Op) -> tuple[Any, ...]:
     """The values of all its attributes: two ops of a class that agree in them, and in the types of
     results, make the same of the same operands.
     """
-    return tuple([getattr(op, name) for name in names_of(type(op), "attribute")])
+    held = op.__dict__
+    return tuple([held[name] for name in names_of(type(op), "attribute")])
 
 
 operands: Callable[[Op], tuple[Value, ...]] = attrgetter("_operands")
@@ -321,30 +322,17 @@ inside: Callable[[Op], tuple[Op, ...]] = attrgetter("_inside")
 
 def walk(region: Iterable[Op]) -> list[Op]:
     """Every op, outer before inner, in textual order."""
-    found: list[Op] = []
-    for op in region:
-        found.append(op)
-        found += inside(op)
-    return found
+    return [inner for op in region for inner in (op, *inside(op))]
 
 
 def defined(region: Region) -> list[Value]:
     """Every value that is defined in a region, in textual order."""
-    found: list[Value] = []
-    for op in region:
-        found += results_of(op)
-        found += bound(op)
-        found += within(op)
-    return found
+    return [v for op in region for v in (*results_of(op), *bound(op), *within(op))]
 
 
 def uses(region: Iterable[Op]) -> list[Value]:
     """Every operand in a region and the regions in it."""
-    found: list[Value] = []
-    for op in region:
-        found += operands(op)
-        found += used_inside(op)
-    return found
+    return [v for op in region for v in (*operands(op), *used_inside(op))]
 
 
 def with_fields(op: OpT, **changed: Any) -> OpT:
@@ -488,13 +476,10 @@ def once_each(find: Callable[[Kernel, Schedule], Found]) -> Callable[[Kernel, Sc
 
     @wraps(find)
     def found(kernel: Kernel, schedule: Schedule) -> Found:
-        kept: dict[int, tuple[Schedule, Found]] | None = kernel.__dict__.get(name)
-        if kept is None:
-            kept = kernel.__dict__[name] = {}
+        kept: dict[int, tuple[Schedule, Found]] = kernel.__dict__.setdefault(name, {})
         # By its identity, as it is kept, too: to hash a schedule takes longer.
-        known = kept.get(id(schedule))
-        if known is None:
-            known = kept[id(schedule)] = schedule, find(kernel, schedule)
-        return known[1]
+        if (key := id(schedule)) not in kept:
+            kept[key] = schedule, find(kernel, schedule)
+        return kept[key][1]
 
     return found

@@ -102,8 +102,8 @@ class PartitionContext:
         self.sharing = {op.axis: op.ctas for op in together if op.ctas > 1}
         """The number of CTAs of a cluster by the axis that they reduce together, a tile each."""
         in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(ops.Contract))
-        stores = any(isinstance(op, ops.StoreInTensor) for op in walk(partition.body))
-        in_tensors = in_tensors and (partition.role == "compute" or stores)
+        if in_tensors and partition.role != "compute":
+            in_tensors = any(isinstance(op, ops.StoreInTensor) for op in walk(partition.body))
         how = narrow, cut, lanes, flat, height, in_tensors
         self.shapes = Shapes(self.axes, consumers, share, *how)
         self.shares: dict[str, Value] = {}

@@ -100,9 +100,7 @@ def stored_as_panels(kernel: Kernel) -> frozenset[Value]:
 def clipped_axes(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
     """Axes whose tiles may end before the dimension does, and those whose may begin anywhere."""
     clipped, shifted = set[str](), set[str]()
-    for op in kernel.ops:
-        if not isinstance(op, (ForTiles, AxisAt)):
-            continue
+    for op in kernel.of(ForTiles, AxisAt):
         axis = op.index.type if isinstance(op, ForTiles) else op.result.type
         assert isinstance(axis, Axis)
         ends = op.clipped if isinstance(op, ForTiles) else op.stop is not None

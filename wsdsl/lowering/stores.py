@@ -93,8 +93,7 @@ class Stores:
             if self._is_staged(op):
                 shape = self._shape(op)
                 own += self._copies(shape) // self.together * len(shape.widths)
-            inner = [n for body in regions(op) for n in self._counts(body)]
-            if any(inner):
+            if any(inner := [n for body in regions(op) for n in self._counts(body)]):
                 found += [*inner, own]
                 own = 0
         return [*found, own]
@@ -127,7 +126,7 @@ class Stores:
         """End a run around an op whose regions store, and release all stages that were read, which
         the regions do not release.
         """
-        if self.staged & stored_in(op):
+        if self.staged and self.staged & stored_in(op):
             self.group = 0
         self.over = set()
         self.context.give_back(op.loc)
@@ -192,7 +191,7 @@ class Stores:
     def begin_loop(self, loop: ops.Loop) -> None:
         """Wait until threads have read, in loops before, the tensors that the loop stores."""
         self.boundary(loop)
-        if self.read_before & stored_in(loop):
+        if self.read_before and self.read_before & stored_in(loop):
             self.context.sync(loop.loc)
             self.read_before = set()
 

@@ -10,13 +10,15 @@ from wsdsl.ir import ops
 from wsdsl.ir import types as t
 from wsdsl.ir.effects import RANK, Access, Fence, Span, Wait
 from wsdsl.ir.hardware.tcgen05_shapes import CELL_BITS
-from wsdsl.ir.op import THREADS, Kernel, Makers, Op, Problem, Value, in_family, results_of, walk
+from wsdsl.ir.op import THREADS, Kernel, Makers, Op, Problem, Value, in_family, once, results_of
 from wsdsl.ir.ops import Partition
+from wsdsl.ir.rewriter import walk
 from wsdsl.ir.verify.synchronization import cluster_of
 
 TENSOR_OPS = in_family("tcgen05")
 
 
+@once
 def _accesses(kernel: Kernel) -> Sequence[tuple[Op, Value, Access, Span]]:
     """Return the accesses to TMEM that effects state: op, buffer, effect and span."""
     told = [(op, e) for op, stated in kernel.effects for e in stated if isinstance(e, Access)]

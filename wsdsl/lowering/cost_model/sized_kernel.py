@@ -24,7 +24,7 @@ ANY = -1
 
 def elements(axes: tuple[str, ...], tile: Sizes) -> int:
     """Count the elements of a tile along these axes."""
-    return math.prod([tile[a] for a in axes])
+    return math.prod(map(tile.__getitem__, axes))
 
 
 def trips(loops: Sequence[Walked], tile: Sizes) -> int:
@@ -32,7 +32,7 @@ def trips(loops: Sequence[Walked], tile: Sizes) -> int:
     found = 1
     for axis, size in loops:
         own = tile.get(axis, 1) if axis else 1
-        found *= own if size == ANY else -(-size // max(1, own))
+        found *= own if size == ANY else -(-size // (own or 1))
     return found
 
 

@@ -32,7 +32,7 @@ Bounds = frozenset[tuple[Value, ...]]
 def cse(kernel: Kernel) -> Kernel:
     body = _hoist_constants(kernel)
     numbers: Numbers = {op.result: op.value for op in body if isinstance(op, ops.Constant)}
-    written = written_tensors(kernel)
+    written = written_tensors(kernel) if kernel.of(ops.LoadGlobal) else frozenset[str]()
     body = _share(_fold(body, numbers, {}), {}, {}, written)
     body = _drop_unused(_fold(body, numbers, {}), set())
     return kernel.with_body(body)
@@ -85,19 +85,17 @@ def _turns_once(loop: ops.ForRange, numbers: Numbers) -> bool:
     return start < stop <= start + step
 
 
-def _key(op: Op) -> tuple[object, ...]:
-    fields = *attributes_of(op), *operands(op)
-    # 1, 1.0 and True are equal to Python, not to a kernel.
-    return (type(op), results_of(op)[0].type, *fields, *map(type, fields))
-
-
-def _is_shared(op: Op, written: frozenset[str]) -> bool:
+def _key(op: Op, written: frozenset[str]) -> tuple[object, ...] | None:
+    """Return all that determines the value of an op of scalars that may be shared."""
     if not op.repeatable:
-        return False
+        return None
     if isinstance(op, ops.LoadGlobal) and (op.in_order or op.tensor.name in written):
-        return False
-    kind = results_of(op)[0].type
-    return isinstance(kind, Tile) and not kind.axes
+        return None
+    kind, fields = results_of(op)[0].type, attributes_of(op)
+    if not isinstance(kind, Tile) or kind.axes:
+        return None
+    # 1, 1.0 and True are equal to Python, not to a kernel.
+    return (type(op), kind.dtype.name, fields, *map(type, fields), *[v.name for v in operands(op)])
 
 
 def _share(
@@ -110,10 +108,9 @@ def _share(
     kept: list[Op] = []
     for op in region:
         op = replace_operands(op, swap, inside=False)
-        if _is_shared(op, written):
+        if key := _key(op, written):
             made = results_of(op)[0]
-            before = known.setdefault(_key(op), made)
-            if before != made:
+            if (before := known.setdefault(key, made)) is not made:
                 swap[made] = before
                 continue
         elif regions(op):

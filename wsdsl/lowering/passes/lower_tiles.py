@@ -30,8 +30,8 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from wsdsl.ir import ops
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, with_fields
-from wsdsl.ir.rewriter import Namer, free_values, replace_operands, uses, walk, yielded
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of, used_inside, with_fields
+from wsdsl.ir.rewriter import Namer, replace_operands, uses, walk, yielded
 from wsdsl.ir.types import State, Tile, Type
 from wsdsl.lowering import elementwise
 from wsdsl.lowering.builder import Builder
@@ -256,15 +256,16 @@ class _Lowering:
         return self.products.join(self.pieces(value), self.builder.loc)
 
     def store(self, op: ops.Store) -> None:
-        self.read_first({op.tensor})
+        self.read_first(op)
         index = tuple(v if v.is_tile else self.scalar(v) for v in op.index)
         self.stores.store(with_fields(op, index=index), self.pieces)
 
-    def read_first(self, tensors: set[Value]) -> None:
-        """Read the rest of the tiles of these tensors before a store overwrites them."""
-        for pieces in list(self.env.values()) if tensors else ():
-            if pieces.tensor in tensors:
-                pieces.all()
+    def read_first(self, op: Op) -> None:
+        """Read the rest of the tiles of the tensors that an op overwrites."""
+        read = [pieces for pieces in self.env.values() if pieces.tensor]
+        tensors = stored_in(op) if read else ()
+        for pieces in (pieces for pieces in read if pieces.tensor in tensors):
+            pieces.all()
 
     # Regions --------------------------------------------------------------------------------------
 
@@ -285,8 +286,8 @@ class _Lowering:
         read = {inner.state for inner in op.body if isinstance(inner, ops.TileInShared)}
         slots = {arg: last for arg, last in zip(op.args, lasts, strict=True) if last in read}
         sums_only = {v for v, is_sum in zip(op.init, summed, strict=True) if is_sum}
-        self.make(v for v in (*free_values(op.body), *op.init) if v not in sums_only)
-        self.read_first(stored_in(op))
+        self.make(v for v in (*uses(op.body), *op.init) if v not in sums_only)
+        self.read_first(op)
         names = zip(op.init, op.args, lasts, op.result, summed, strict=True)
         carried = [carried_variable(self, op, *each) for each in names]
         carried += [CarriedExchange.of(self, op.loc)] if exchanges(op.body) else []
@@ -317,8 +318,8 @@ class _Lowering:
         multiplies = any(isinstance(inner, (ops.Contract, ops.ForRange)) for inner in walk((op,)))
         if multiplies or not self.products.in_flight:
             self.products.settle(op.loc)
-        self.make((*free_values(op.then), *free_values(op.orelse)))
-        self.read_first(stored_in(op))
+        self.make(used_inside(op))
+        self.read_first(op)
         branches, rows, cond = list[Region](), self.context.shared_rows, self.scalar(op.cond)
         state = rows.next_state(op.loc) if exchanges((op,)) else None
         for region in (op.then, op.orelse):
