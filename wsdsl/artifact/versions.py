@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -82,7 +83,7 @@ def require_compiler(package: str) -> None:
 
 def _is_installed(package: str) -> bool:
     try:
-        return importlib.util.find_spec(package) is not None
+        return package in sys.modules or importlib.util.find_spec(package) is not None
     except ImportError:
         return False
 

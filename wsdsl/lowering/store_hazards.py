@@ -28,7 +28,6 @@ def stored_again(body: Region, *, once: bool) -> set[Value]:
     """
     if not stored_in(*body):
         return set()
-    made = definers(body)
     stores = [(op, at) for op, at in with_outer(body, (Loop,)) if isinstance(op, Store)]
     found = {
         op.tensor
@@ -37,7 +36,7 @@ def stored_again(body: Region, *, once: bool) -> set[Value]:
         or (once and not all(_Iterations(loop).differ(op, read=True) for loop in loops[:1]))
     }
     for (a, _), (b, _) in combinations(stores, 2):
-        if a.tensor == b.tensor and not apart(a, b, made):
+        if a.tensor == b.tensor and not apart(a, b, definers(body)):
             found.add(a.tensor)
     return found
 

@@ -190,7 +190,7 @@ def counted_options(
     # Tiles that are given may be too small for all.
     teams = [given.consumers] if given.consumers else CONSUMERS if given.tile else CONSUMERS[:1]
     on_sm = [given.ctas_per_sm] if given.ctas_per_sm else range(COUNTED_CTAS, 0, -1)
-    for consumers, ctas in itertools.product(teams, on_sm):
+    for consumers, ctas in itertools.product(teams, on_sm if counters else ()):
         option = changed(
             given,
             mode="cooperative",
@@ -202,7 +202,7 @@ def counted_options(
         height, width = counted_tile(kernel, option, work)
         tile = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
         option = changed(option, tile=tile | dict(given.tile or {}))
-        if counters and not any(counter_faults(kernel, option)):
+        if not any(counter_faults(kernel, option)):
             yield option
             if not given.tile:
                 return

@@ -57,7 +57,7 @@ FOUR_COLUMNS = 128
 each would decode what another tile does, too."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tried:
     """A schedule that may be; what takes long to find out is left for those that are looked at."""
 

@@ -27,15 +27,14 @@ from wsdsl.ir.types import Tile
 
 Numbers = dict[Value, int | float | bool]
 Bounds = frozenset[tuple[Value, ...]]
+Known = dict[tuple[object, ...], Value]
 
 
 def cse(kernel: Kernel) -> Kernel:
     body = _hoist_constants(kernel)
     numbers: Numbers = {op.result: op.value for op in body if isinstance(op, ops.Constant)}
     written = written_tensors(kernel) if kernel.of(ops.LoadGlobal) else frozenset[str]()
-    body = _share(_fold(body, numbers, {}), {}, {}, written)
-    body = _drop_unused(_fold(body, numbers, {}), set())
-    return kernel.with_body(body)
+    return kernel.with_body(_drop_unused(_Sharing(numbers, written).region(body, {}), set()))
 
 
 def _hoist_constants(kernel: Kernel) -> Region:
@@ -45,27 +44,37 @@ def _hoist_constants(kernel: Kernel) -> Region:
     return (*kernel.of(*known), *rest)
 
 
-def _fold(
-    region: Region, numbers: Numbers, swap: dict[Value, Value], run: Bounds = frozenset()
-) -> Region:
-    """`run`: bounds of the loops that stand around."""
-    kept: list[Op] = []
-    for op in region:
-        op = replace_operands(op, swap, inside=False)
-        if isinstance(op, ops.Map) and (known := _compared(op, numbers, run)) is not None:
-            numbers[op.result] = known
-            op = ops.Constant(result=op.result, value=known, loc=op.loc)
-        elif isinstance(op, ops.ForRange) and _turns_once(op, numbers):
-            swap.update({op.index: op.start, **dict(zip(op.args, op.init, strict=True))})
-            kept += _fold(op.body[:-1], numbers, swap, run)
-            last = (swap.get(v, v) for v in yielded(op.body))
-            swap.update(zip(op.result, last, strict=True))
-            continue
-        elif regions(op):
-            within = run | {(op.start, op.stop)} if isinstance(op, ops.ForRange) else run
-            op = with_regions(op, partial(_fold, numbers=numbers, swap=swap, run=within))
-        kept.append(op)
-    return tuple(kept)
+class _Sharing:
+    """CSE and constant folding of regions, in one traversal: definitions come before uses."""
+
+    def __init__(self, numbers: Numbers, written: frozenset[str]) -> None:
+        self.numbers, self.written = numbers, written
+        self.swap: dict[Value, Value] = {}
+
+    def region(self, region: Region, known: Known, run: Bounds = frozenset()) -> Region:
+        """`known`: values by all that determines them; `run`: bounds of the loops around."""
+        kept, swap = list[Op](), self.swap
+        for op in region:
+            op = replace_operands(op, swap, inside=False)
+            if isinstance(op, ops.Map) and (told := _compared(op, self.numbers, run)) is not None:
+                self.numbers[op.result] = told
+                op = ops.Constant(result=op.result, value=told, loc=op.loc)
+            if key := _key(op, self.written):
+                made = results_of(op)[0]
+                if (before := known.setdefault(key, made)) is not made:
+                    swap[made] = before
+                    continue
+            elif isinstance(op, ops.ForRange) and _turns_once(op, self.numbers):
+                swap.update({op.index: op.start, **dict(zip(op.args, op.init, strict=True))})
+                kept += self.region(op.body[:-1], known, run)
+                last = (swap.get(v, v) for v in yielded(op.body))
+                swap.update(zip(op.result, last, strict=True))
+                continue
+            elif regions(op):
+                within = run | {(op.start, op.stop)} if isinstance(op, ops.ForRange) else run
+                op = with_regions(op, lambda body, run=within: self.region(body, {**known}, run))
+            kept.append(op)
+        return tuple(kept)
 
 
 def _compared(op: ops.Map, numbers: Numbers, run: Bounds) -> bool | None:
@@ -96,27 +105,6 @@ def _key(op: Op, written: frozenset[str]) -> tuple[object, ...] | None:
         return None
     # 1, 1.0 and True are equal to Python, not to a kernel.
     return (type(op), kind.dtype.name, fields, *map(type, fields), *[v.name for v in operands(op)])
-
-
-def _share(
-    region: Region,
-    known: dict[tuple[object, ...], Value],
-    swap: dict[Value, Value],
-    written: frozenset[str],
-) -> Region:
-    known = dict(known)
-    kept: list[Op] = []
-    for op in region:
-        op = replace_operands(op, swap, inside=False)
-        if key := _key(op, written):
-            made = results_of(op)[0]
-            if (before := known.setdefault(key, made)) is not made:
-                swap[made] = before
-                continue
-        elif regions(op):
-            op = with_regions(op, partial(_share, known=known, swap=swap, written=written))
-        kept.append(op)
-    return tuple(kept)
 
 
 def _drop_unused(region: Region, used: set[Value]) -> Region:

@@ -23,25 +23,25 @@ Where loads begin that are asked for while products run is computed meanwhile.
 Why here: behind `lower_tiles`, which makes the descriptors where they are used.
 """
 
-from wsdsl.ir.effects import Arrive, Wait, synchronizes
-from wsdsl.ir.op import Kernel, Makers, Op, Region, operands, results_of
-from wsdsl.ir.ops import Constant, LoadGlobal, Map, SmemDescriptor
+from wsdsl.ir.effects import Arrive, synchronizes
+from wsdsl.ir.op import Kernel, Op, Region, operands, results_of
+from wsdsl.ir.ops import Constant, LoadGlobal, Map, MbarrierWait, SmemDescriptor
 from wsdsl.ir.rewriter import makers, with_regions
 from wsdsl.ir.types import Tile
 
 
 def hoist_operands(kernel: Kernel) -> Kernel:
     def region(body: Region) -> Region:
-        return _hoisted(tuple(with_regions(op, region) for op in body), kernel.definers)
+        return _hoisted(tuple(with_regions(op, region) for op in body), kernel)
 
     return kernel.with_body(region(kernel.body))
 
 
-def _hoisted(ops: Region, made: Makers) -> Region:
-    waits = (i for i, op in enumerate(ops) if synchronizes(op.effects(made), Wait, "mbarrier"))
-    first = next(waits, None) if any(map(_is_address, ops)) else None
+def _hoisted(ops: Region, kernel: Kernel) -> Region:
+    first = next((i for i, op in enumerate(ops) if isinstance(op, MbarrierWait)), None)
     if first is None:
         return ops
+    made = kernel.definers
     started = (i for i, op in enumerate(ops) if synchronizes(op.effects(made), Arrive, "wgmma"))
     later = ops[next(started, len(ops)) :]
     late = {*makers(later, (op.result for op in later if isinstance(op, LoadGlobal)))}

@@ -114,7 +114,7 @@ class _Lowering:
 
     def make(self, values: Iterable[Value]) -> None:
         """Compute before a region the tiles that it uses."""
-        for value in values:
+        for value in values if self.env or self.sums else ():
             if value in self.env or value in self.sums:
                 self.pieces(value).all()
 
