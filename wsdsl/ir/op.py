@@ -432,6 +432,11 @@ class Kernel:
         made = self.definers
         return [(op, tuple(op.effects(made)) if effects(type(op)) else ()) for op in self.ops]
 
+    @cached_property
+    def effects_of(self) -> Mapping[int, tuple[Effect, ...]]:
+        """The effects of each op, by its id."""
+        return {id(op): stated for op, stated in self.effects}
+
     def __getstate__(self) -> dict[str, Any]:
         return _held(self)
 

@@ -30,11 +30,11 @@ def mapped_tensors(kernel: Kernel) -> Mapping[Value, str]:
 
 
 def touch_of(op: Op, made: Makers) -> Touch | None:
-    """Return the access of an op to GMEM, if it has one."""
-    return _touch(op.effects(made))
+    return touch_in(op.effects(made))
 
 
-def _touch(effects: Effects) -> Touch | None:
+def touch_in(effects: Effects) -> Touch | None:
+    """Return the access to GMEM of an op with these effects, if it has one."""
     for effect in effects:
         if isinstance(effect, Access) and effect.space == "gmem" and effect.of is not None:
             kind = effect.kind
@@ -51,21 +51,22 @@ def is_load(op: Op | None) -> bool:
 
 @once
 def touches(kernel: Kernel) -> Sequence[tuple[Op, Touch]]:
-    found = ((op, _touch(stated)) for op, stated in kernel.effects if stated)
+    found = ((op, touch_in(stated)) for op, stated in kernel.effects if stated)
     return [(op, touch) for op, touch in found if touch is not None]
 
 
-def _direct_tensor(op: Op, makers: Makers) -> Value | None:
+def _direct_tensor(op: Op, kernel: Kernel) -> Value | None:
     """Return the tensor whose address an op has: it accesses the tensor, or prefetches a part."""
     tensor: object = getattr(op, "tensor", None)
     if op.result_type is TensorMap or not isinstance(tensor, Value):
         return None
-    return tensor if not effects(type(op)) or touch_of(op, makers) is not None else None
+    stated = kernel.effects_of[id(op)]
+    return tensor if not effects(type(op)) or touch_in(stated) is not None else None
 
 
 def direct_tensors(kernel: Kernel) -> dict[str, Tensor]:
     """Return the tensors whose address ops have, by name."""
-    found = (_direct_tensor(op, kernel.definers) for op in kernel.having("tensor"))
+    found = (_direct_tensor(op, kernel) for op in kernel.having("tensor"))
     return {tensor.name: tensor.as_tensor for tensor in found if tensor is not None}
 
 
@@ -75,7 +76,7 @@ def sized_dims(kernel: Kernel) -> dict[str, None]:
     for op in kernel.of(ops.DimSize, *{type(op): None for op in kernel.having("tensor")}):
         if isinstance(op, ops.DimSize):
             dims[op.dim] = None
-        elif (tensor := _direct_tensor(op, kernel.definers)) is not None:
+        elif (tensor := _direct_tensor(op, kernel)) is not None:
             dims |= dict.fromkeys(tensor.as_tensor.dims)
     return {d: None for d in dims if isinstance(d, str)}
 

@@ -4,7 +4,7 @@ them, whose stages have separate ops (`stage.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wsdsl.ir.op import (
@@ -16,6 +16,8 @@ from wsdsl.ir.op import (
     Region,
     Unary,
     binds,
+    inside,
+    once,
     op_class,
 )
 from wsdsl.ir.types import Axis, Ring, Tile, Value
@@ -90,6 +92,12 @@ class Partition(Op):
     def num_agents(self) -> int:
         """The number of warpgroups that run the body, or one thread."""
         return max(1, self.num_warpgroups)
+
+
+@once
+def enclosing_partitions(kernel: Kernel) -> Mapping[int, Partition]:
+    """Return the partition of each op that is in one, by the op's id."""
+    return {id(op): p for p in kernel.of(Partition) for op in inside(p)}
 
 
 def num_warpgroups(kernel: Kernel) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.ir import ops
-from wsdsl.ir.effects import Access
+from wsdsl.ir.effects import Effects, accesses
 from wsdsl.ir.op import Kernel, Makers, Op, Problem, Value
 from wsdsl.ir.types import DTYPES, Shared, Tensor
 
@@ -59,21 +59,20 @@ def dimensions_exist(kernel: Kernel) -> Iterator[Problem]:
 
 def accesses_fit_items(kernel: Kernel) -> Iterator[Problem]:
     made = kernel.definers
-    for op in kernel.having("shared"):
+    for op, effects in kernel.effects:
         shared: object = getattr(getattr(op, "shared", None), "type", None)
         if not isinstance(shared, Shared) or isinstance(op, ops.Boxes) or any(op.faults(made)):
             continue
-        start, end = reach(op, made)
+        start, end = reach(op, effects)
         if end > shared.bytes:
             yield op, f"bytes {start} to {end} exceed an item of {shared.bytes} bytes"
 
 
-def reach(op: Op, made: Makers) -> tuple[int, int]:
+def reach(op: Op, effects: Effects) -> tuple[int, int]:
     """Return the range of an item that an op accesses, as far as attributes determine it."""
     if isinstance(op, ops.SmemDescriptor):
         return op.offset, op.offset + DTYPES[op.dtype].size(op.columns) * op.rows
-    accesses = (e for e in op.effects(made) if isinstance(e, Access) and e.space == "smem")
-    spans = [span for access in accesses for warp in access.spans for span in warp]
+    spans = [s for a in accesses(effects, "smem") for warp in a.spans for s in warp]
     ranges = [span.within or (span.start, span.start + span.size) for span in spans]
     end = max(
         (min(x, span.limit or x) for (_, x), span in zip(ranges, spans, strict=True)), default=0

@@ -36,7 +36,7 @@ def groups_have_one_width(kernel: Kernel) -> Iterator[Problem]:
                 open = op
             elif open is not None and isinstance(op, WgmmaMmaAsync):
                 yield op, "MMAs of a group must all have `narrower`, or none"
-            elif Arrive("wgmma") in op.effects(kernel.definers):
+            elif Arrive("wgmma") in kernel.effects_of[id(op)]:
                 open = None
             elif open is not None and not (op.pure or isinstance(op, WgmmaMmaAsync)):
                 yield open, "a narrowed group must be committed directly after its MMAs"

@@ -90,7 +90,7 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
                 own = max(depth.get(v, 1) for v in ops.registers_of(op.a, made))
                 named = any(_names(wait.fragments, op.a, made) for wait in waits)
                 named |= carried.get(op.a, op.a) in waited
-                if named and not _kept(op.a, path, own - 1, made):
+                if named and not _kept(op.a, path, own - 1, kernel):
                     yield op, f"{op.a} may be overwritten before a wgmma_wait that names it"
             for inner in regions(op):
                 yield from visit(inner, path)
@@ -113,7 +113,7 @@ def carried_operands(kernel: Kernel) -> dict[Value, Value]:
     return found
 
 
-def _kept(value: Value, path: tuple[tuple[Region, int], ...], own: int, made: Makers) -> bool:
+def _kept(value: Value, path: tuple[tuple[Region, int], ...], own: int, kernel: Kernel) -> bool:
     """From the product at the end of `path` on, out to region `own` of it, in which its operand is
     made; if a loop carries that, also in the next iteration and after the loop.
     """
@@ -121,59 +121,59 @@ def _kept(value: Value, path: tuple[tuple[Region, int], ...], own: int, made: Ma
     for level in range(len(path) - 1, -1, -1):
         region, at = path[level]
         for op in region[at + 1 :]:
-            if _covers(op, value, commits, made):
+            if _covers(op, value, commits, kernel):
                 return True
-            commits += _commits((op,), made)
+            commits += _commits((op,), kernel)
         if level > own:
             continue
         loop = path[level - 1][0][path[level - 1][1]] if level else None
         if not isinstance(loop, ForRange) or value not in yielded(region):
             return False
         place = yielded(region).index(value)
-        if not _kept_anew(region, value, loop.args[place], commits, made):
+        if not _kept_anew(region, value, loop.args[place], commits, kernel):
             return False
         value, own = loop.result[place], level - 1
     return False
 
 
-def _kept_anew(body: Region, value: Value, arg: Value, commits: int, made: Makers) -> bool:
+def _kept_anew(body: Region, value: Value, arg: Value, commits: int, kernel: Kernel) -> bool:
     """In the iteration that follows, before the registers of `value` are written."""
-    written = {*ops.registers_of(value, made)}
+    written = {*ops.registers_of(value, kernel.definers)}
     for op in body:
-        if _covers(op, arg, commits, made):
+        if _covers(op, arg, commits, kernel):
             return True
         if written & {*results_of(op)}:
             return False
-        commits += _commits((op,), made)
+        commits += _commits((op,), kernel)
     return False
 
 
-def _covers(op: Op, value: Value, commits: int, made: Makers) -> bool:
+def _covers(op: Op, value: Value, commits: int, kernel: Kernel) -> bool:
     """`commits`: groups closed since the product, its own among them."""
     if isinstance(op, ops.WgmmaWait):
-        return commits > op.pending and _names(op.fragments, value, made)
+        return commits > op.pending and _names(op.fragments, value, kernel.definers)
     if not isinstance(op, If):
         return False
 
     def arm(region: Region) -> bool:
         own = commits
         for inner in region:
-            if _covers(inner, value, own, made):
+            if _covers(inner, value, own, kernel):
                 return True
-            own += _commits((inner,), made)
+            own += _commits((inner,), kernel)
         return False
 
     return arm(op.then) and arm(op.orelse)
 
 
-def _commits(region: Region, made: Makers) -> int:
+def _commits(region: Region, kernel: Kernel) -> int:
     """How many groups it closes at least; a loop may not run."""
     count = 0
     for op in region:
-        if Arrive("wgmma") in op.effects(made):
+        if Arrive("wgmma") in kernel.effects_of[id(op)]:
             count += 1
         elif isinstance(op, If):
-            count += min(_commits(op.then, made), _commits(op.orelse, made))
+            count += min(_commits(op.then, kernel), _commits(op.orelse, kernel))
     return count
 
 

@@ -11,7 +11,6 @@ from wsdsl.ir.effects import Access, Wait
 from wsdsl.ir.hardware import block_scale_factors as s
 from wsdsl.ir.hardware.scale_factor_atoms import SHAPE, atoms_of
 from wsdsl.ir.op import Kernel, Problem, Value, walk
-from wsdsl.ir.ops import Partition
 from wsdsl.ir.types import Columns
 
 Writer = ops.StoreScaleFactors | ops.Tcgen05Cp
@@ -98,13 +97,13 @@ def scales_are_written_one_way(kernel: Kernel) -> Iterator[Problem]:
 
 def one_warpgroup_stores_scales(kernel: Kernel) -> Iterator[Problem]:
     """Each of its warps the lanes that are its own; it reads no sums, and waits for its stores."""
-    inside = {id(o): p for p in kernel.of(Partition) for o in walk(p.body)}
+    inside = ops.enclosing_partitions(kernel) if kernel.of(ops.StoreScaleFactors) else {}
     for op in kernel.of(ops.StoreScaleFactors):
         if id(op) not in inside:
             yield op, "scale factors must be stored within a partition"
     stores = [inside[id(o)] for o in kernel.of(ops.StoreScaleFactors) if id(o) in inside]
     for p in {id(p): p for p in stores}.values():
-        effects = [effect for o in walk(p.body) for effect in o.effects(kernel.definers)]
+        effects = [effect for o in walk(p.body) for effect in kernel.effects_of[id(o)]]
         if p.num_warps != 4:
             yield p, f"{p.num_warps} warps store scale factors, not 4"
         if any(isinstance(e, Access) and (e.kind, e.space) == ("read", "tmem") for e in effects):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wsdsl.ir import ops
-from wsdsl.ir.analysis.tensor_accesses import touch_of
+from wsdsl.ir.analysis.tensor_accesses import touch_in
 from wsdsl.ir.effects import Access, Arrive, Fence, Wait, reaches_cluster
 from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.op import Kernel, Op, Problem, Region, Value, once, operands, regions, results_of
@@ -87,7 +87,7 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     for op, effects in kernel.effects:
         for effect in (e for e in effects if isinstance(e, Arrive) and e.tx):
             counted[id(op)] = effect
-            if effect.tx < 0 and (reaches_cluster(effect) or touch_of(op, kernel.definers) is None):
+            if effect.tx < 0 and (reaches_cluster(effect) or touch_in(effects) is None):
                 others.add(effect.of)
 
     def visit(region: Region) -> Iterator[Problem]:

@@ -10,9 +10,8 @@ from wsdsl.ir import ops
 from wsdsl.ir import types as t
 from wsdsl.ir.effects import RANK, Access, Fence, Span, Wait
 from wsdsl.ir.hardware.tcgen05_shapes import CELL_BITS
-from wsdsl.ir.op import THREADS, Kernel, Makers, Op, Problem, Value, in_family, once, results_of
+from wsdsl.ir.op import THREADS, Kernel, Op, Problem, Value, in_family, once, results_of
 from wsdsl.ir.ops import Partition
-from wsdsl.ir.rewriter import walk
 from wsdsl.ir.verify.synchronization import cluster_of
 
 TENSOR_OPS = in_family("tcgen05")
@@ -48,8 +47,7 @@ def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
     """It is allocated once, before the partitions, and freed once, after the partitions, with all
     threads synchronized and fenced, on every path.
     """
-    own, made = kernel.of(*TENSOR_OPS), kernel.definers
-    taken = kernel.making(t.TensorMemory)
+    own, taken = kernel.of(*TENSOR_OPS), kernel.making(t.TensorMemory)
     freed = kernel.of(ops.Tcgen05Dealloc)
     if not own:
         return
@@ -69,22 +67,22 @@ def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
     begin, end = min(parts, default=last), max(parts, default=first)
     wait = Wait("cluster" if taken[0].cta_group > 1 else "cta")
     told = f"threads of the {wait.on} must synchronize between a TMEM fence and one with `after`"
-    if not _meets(body[first + 1 : begin], wait, made):
+    if not _meets(body[first + 1 : begin], wait, kernel):
         yield taken[0], f"after the allocation all {told}"
-    if not _meets(body[end + 1 : last], wait, made):
+    if not _meets(body[end + 1 : last], wait, kernel):
         yield freed[0], f"before the free all {told}"
-    if wait.on == "cluster" and not any(wait in op.effects(made) for op in body[:first]):
+    if wait.on == "cluster" and not any(wait in kernel.effects_of[id(op)] for op in body[:first]):
         yield taken[0], "before its allocation the threads of a CTA pair must synchronize"
     if freed[0].memory != taken[0].result:
         yield freed[0], f"the free names {freed[0].memory}, not {taken[0].result}"
 
 
-def _meets(members: list[Op], wait: Wait, made: Makers) -> bool:
+def _meets(members: list[Op], wait: Wait, kernel: Kernel) -> bool:
     fence = Fence("tmem")
     wanted = [(fence, "after", False), (wait, "relaxed", False), (fence, "after", True)]
     for op in members:
         for effect, flag, is_set in wanted[:1]:
-            if effect in op.effects(made) and getattr(op, flag, False) == is_set:
+            if effect in kernel.effects_of[id(op)] and getattr(op, flag, False) == is_set:
                 wanted.pop(0)
     return not wanted
 
@@ -141,9 +139,9 @@ def stores_are_whole(kernel: Kernel) -> Iterator[Problem]:
 
 def warpgroup_columns_are_disjoint(kernel: Kernel) -> Iterator[Problem]:
     """Those of a partition that run the same loads and stores."""
-    by = {id(op): p.num_warpgroups for p in kernel.of(Partition) for op in walk(p.body)}
     for op, of, _, span in _accesses(kernel):
-        count, apart = by.get(id(op), 1), dict(span.terms).get(RANK, 0)
+        partition = ops.enclosing_partitions(kernel).get(id(op))
+        count, apart = partition.num_warpgroups if partition else 1, dict(span.terms).get(RANK, 0)
         if count == 1 or by_one_thread(op):
             continue
         last = span.start + (count - 1) * apart + span.size
@@ -168,10 +166,9 @@ def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
 
 def mmas_have_one_thread(kernel: Kernel) -> Iterator[Problem]:
     """MMAs of two threads are not ordered; and one thread cannot read accumulators."""
-    inside = {id(op): p for p in kernel.of(Partition) for op in walk(p.body)}
     makers, others = list[Partition](), set[int]()
     for op in {id(op): op for op, *_ in _accesses(kernel)}.values():
-        p = inside.get(id(op))
+        p = ops.enclosing_partitions(kernel).get(id(op))
         if not by_one_thread(op):
             others.add(id(p))
         elif p is None:

@@ -286,7 +286,8 @@ def floors(work: Work, schedule: Schedule, tile: Sizes) -> Iterator[float]:
     yield start + max(whole + waves * mainloop(share, gain), least)
     cut = max(tiles * mainloop(1.0) / sms, least)
     yield start + cut + rates.hand_over_cycles + SUM_BYTES * sums / rates.l2_store_bytes
-    most = next((n for n in SHARING if tiles <= work.target.cluster_room(n)), 0)
+    few = tiles <= work.target.cluster_room(SHARING[-1])
+    most = next((n for n in SHARING if few and tiles <= work.target.cluster_room(n)), 0)
     shared = max(mainloop(min(1.0, most * tiles / sms)) / most, least) if most else math.inf
     yield (
         start + shared + rates.cluster_exchange_cycles + SUM_BYTES * sums / rates.cluster_send_bytes
