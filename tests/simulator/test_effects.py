@@ -24,7 +24,7 @@ from tests.quantized.test_product import BF16, normal
 from tests.scaled_kernels import SCALED
 from wsdsl import Schedule
 from wsdsl.ir import ops
-from wsdsl.ir.analysis.tensor_accesses import touch_of
+from wsdsl.ir.analysis.tensor_accesses import touch_in
 from wsdsl.ir.effects import Access, Arrive, Fence, Wait
 from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS
 from wsdsl.ir.op import Kernel, Op, effects
@@ -386,7 +386,7 @@ def test_accesses_of_tensors_are_those_of_the_prover() -> None:
     for run in runs():
         places = GlobalPlaces(run.kernel, frozenset(), frozenset())
         for e in run.accesses("global"):
-            touch = touch_of(e.op, run.kernel.definers)
+            touch = touch_in(e.op.effects(run.kernel.definers))
             assert touch is not None and touch.tensor == e.name, e
             place = places.access(e.op).place
             elements = next(x.elements for x in e.op.effects(places.made) if x.space == "gmem")

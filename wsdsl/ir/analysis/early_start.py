@@ -8,22 +8,20 @@ sooner, so that at most two kernels of a stream run at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from wsdsl.ir.analysis.tensor_accesses import Touch, touch_in, touches
-from wsdsl.ir.op import Kernel, Op, Problem, Region, walk
+from wsdsl.ir.analysis.tensor_accesses import touch_in, touches
+from wsdsl.ir.op import Kernel, Problem, Region, walk
 from wsdsl.ir.ops import GriddepLaunchDependents, GriddepWait, Partition
-
-Find = Callable[[Op], Touch | None]
 
 
 def constant_tensors(kernel: Kernel) -> frozenset[str]:
     return frozenset((kernel.schedule.pdl_independent if kernel.schedule else None) or ())
 
 
-def only_reads(region: Region, find: Find, names: frozenset[str]) -> bool:
+def only_reads(kernel: Kernel, region: Region, names: frozenset[str]) -> bool:
     """Whether all that a region does to GMEM is to read tensors of these names."""
-    found = map(find, walk(region))
+    found = (touch_in(kernel.effects_of[id(op)]) for op in walk(region))
     return all(t is None or (t.tensor in names and not t.writes) for t in found)
 
 
@@ -34,7 +32,7 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     waits = kernel.of(GriddepWait)
     if not waits:
         return
-    find, constant = lambda op: touch_in(kernel.effects_of[id(op)]), constant_tensors(kernel)
+    constant = constant_tensors(kernel)
     for op, found in touches(kernel):
         if found.tensor in constant and found.writes:
             yield op, f"this writes `{found.tensor}`, which the schedule declares pdl_independent"
@@ -47,16 +45,16 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op, GriddepWait):
             return
         region = op.body if isinstance(op, Partition) else (op,)
-        reads = isinstance(op, Partition) and only_reads(region, find, constant)
-        yield from _before_the_wait(region, find, allowed=reads)
+        reads = isinstance(op, Partition) and only_reads(kernel, region, constant)
+        yield from _before_the_wait(kernel, region, allowed=reads)
 
 
-def _before_the_wait(region: Region, find: Find, *, allowed: bool) -> Iterator[Problem]:
+def _before_the_wait(kernel: Kernel, region: Region, *, allowed: bool) -> Iterator[Problem]:
     for op in region:
         if isinstance(op, GriddepWait):
             return
         for inner in walk((op,)):
             if isinstance(inner, GriddepLaunchDependents):
                 yield inner, "griddep_launch_dependents comes before griddep_wait"
-            elif find(inner) is not None and not allowed:
+            elif not allowed and touch_in(kernel.effects_of[id(inner)]) is not None:
                 yield inner, "this accesses GMEM before griddep_wait"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.ir import ops
 from wsdsl.ir.effects import Access, Arrive, Effects, Wait
-from wsdsl.ir.op import Kernel, Makers, Op, Value, effects, once
+from wsdsl.ir.op import Kernel, Op, Value, effects, once
 from wsdsl.ir.types import Tensor, TensorMap
 from wsdsl.record import record
 
@@ -27,10 +27,6 @@ class Touch:
 def mapped_tensors(kernel: Kernel) -> Mapping[Value, str]:
     """By a tensor map's value."""
     return {op.result: op.tensor.name for op in kernel.making(TensorMap)}
-
-
-def touch_of(op: Op, made: Makers) -> Touch | None:
-    return touch_in(op.effects(made))
 
 
 def touch_in(effects: Effects) -> Touch | None:

@@ -69,11 +69,9 @@ synchronized again. Both CTAs of a pair do so, and only the first has a partitio
 Why here: all barriers and tensor maps are known.
 """
 
-from functools import partial
-
 from wsdsl.ir import ops
 from wsdsl.ir.analysis.early_start import constant_tensors, only_reads
-from wsdsl.ir.analysis.tensor_accesses import mapped_tensors, touch_of
+from wsdsl.ir.analysis.tensor_accesses import mapped_tensors
 from wsdsl.ir.op import Kernel, Op, Region, with_fields
 from wsdsl.ir.rewriter import Namer, walk
 from wsdsl.ir.types import Barriers, Columns, TensorMap, TensorMemory
@@ -95,8 +93,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     prologue: list[Op] = [ops.Elect(body=tuple(first))] if first else []
     maps_of, constant = mapped_tensors(kernel), constant_tensors(kernel)
     loading = (op for op in partitions if op.role == "load" and op.num_warpgroups)
-    find = partial(touch_of, made=kernel.definers)
-    early = [op for op in loading if only_reads(op.body, find, constant)]
+    early = [op for op in loading if only_reads(kernel, op.body, constant)]
     overlap = kernel.schedule is None or kernel.schedule.launch_pdl is not False
     after: list[Op] = [ops.GriddepLaunchDependents()] if overlap else []
     together = bool(reaching(kernel))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wsdsl.ir import ops
-from wsdsl.ir.analysis.tensor_accesses import touch_of
+from wsdsl.ir.analysis.tensor_accesses import touch_in
 from wsdsl.ir.effects import Access, Arrive, Wait
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk
 from wsdsl.ir.ops import Partition, grid_of
@@ -186,7 +186,7 @@ class WorkIteration(ABC):
                 return None
 
     def touches(self, op: Op) -> bool:
-        touch = touch_of(op, self.sums.made)
+        touch = touch_in(op.effects(self.sums.made))
         return touch is not None and touch.tensor in self.slots.each
 
     # Common parts of iterations -------------------------------------------------------------------
