@@ -19,7 +19,7 @@ from wsdsl.ir import ops
 from wsdsl.ir.analysis.complete_writes import written_whole
 from wsdsl.ir.analysis.launch_narrowing import narrowing_of
 from wsdsl.ir.analysis.tensor_accesses import direct_tensors, mapped_tensors, sized_dims, touches
-from wsdsl.ir.effects import Wait
+from wsdsl.ir.effects import Wait, synchronizes
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.op import Kernel, once, operands
 from wsdsl.ir.types import Tensor, TensorMap, Tile
@@ -66,7 +66,7 @@ def signature(kernel: Kernel) -> Signature:
         ctas_per_sm=grid.ctas_per_sm,
         together=grid.together,
         lent=tuple(lent),
-        waits=any(Wait("grid") in effects for _, effects in kernel.effects),
+        waits=any(synchronizes(effects, Wait, "grid") for _, effects in kernel.effects),
         widths=widths,
         narrowed=grid.narrowed,
     )

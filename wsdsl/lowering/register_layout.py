@@ -53,7 +53,7 @@ def holds_vectors(kernel: Kernel) -> bool:
         (bool(tiles) or flat_axis(kernel) is not None)
         and all(op.last is not None for op in tiles)
         and (not _along_rows(kernel) or _may_be_turned(kernel))
-        and not any(isinstance(op, Contract) for op in kernel.ops)
+        and not kernel.of(Contract)
         and all(op.dtype.bits >= 8 or (isinstance(op, Load) and op.packed) for op in accesses)
         and (not is_striped(kernel) or _may_be_striped(kernel))
     )

@@ -5,7 +5,6 @@ each other do, and those of a cluster; clusters get out of step with each other.
 """
 
 import math
-from functools import lru_cache
 
 from wsdsl.ir.analysis.tile_widths import fastest_narrowing, narrowings
 from wsdsl.ir.hardware.target import Target
@@ -74,7 +73,6 @@ def apart_cycles(asked: Workload, memory: float, cycles: float, in_step: int) ->
     return held_up * constants.APART_NS * asked.clock / math.sqrt(in_step) if asked.decodes else 0.0
 
 
-@lru_cache(maxsize=64)
 def cluster_gain(rates: Rates, size: int, multicast: bool) -> float:
     """By how much quicker operands come to CTAs of a cluster, since they lie in one GPC."""
     plain = rates.l2_cluster_2_bytes, rates.l2_cluster_4_bytes
@@ -82,7 +80,6 @@ def cluster_gain(rates: Rates, size: int, multicast: bool) -> float:
     return 1.0 if size == 1 else both[size > 2] / rates.l2_bytes
 
 
-@lru_cache(maxsize=64)
 def best_gain(rates: Rates) -> float:
     return max(cluster_gain(rates, size, cast) for size in (2, 4) for cast in (False, True))
 
