@@ -23,9 +23,10 @@ from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cost_model.predict import floors, predict
 from wsdsl.lowering.cost_model.workload import Work
-from wsdsl.lowering.footprint import axis_sizes, depth_steps, fits_smem
+from wsdsl.lowering.footprint import axis_sizes, depth_steps
 from wsdsl.lowering.passes.choose_schedule import completed
 from wsdsl.lowering.pipeline import before_choice, scheduled_tile
+from wsdsl.lowering.smem_allocations import fits_smem
 from wsdsl.schedule import SWIZZLES, Schedule
 
 if TYPE_CHECKING:
@@ -139,9 +140,8 @@ def points(tile: Kernel, sizes: Mapping[str, int], within: float = math.inf) -> 
         size = work.size(summed.dim)
         for whole in tiles(sides, size):
             own = axis_sizes(sides.kernel, whole)
-            if min(floors(work, whole, own)) > within * least:
-                continue
-            if not fits_smem(sides.kernel, whole, LEAST_STAGES, buffers=1):
+            is_slow = min(floors(work, whole, own)) > within * least
+            if is_slow or not fits_smem(sides.kernel, whole, LEAST_STAGES, buffers=1):
                 continue
             steps = -(-size // (whole.tile or {})[sides.summed])
             for option in ways(sides, whole, steps):

@@ -7,9 +7,9 @@ from wsdsl import Schedule
 from wsdsl.ir.hardware.target import H200
 from wsdsl.ir.types import BF16, F16, F32
 from wsdsl.lowering.cost_model.workload import Work
-from wsdsl.lowering.footprint import smem_bytes
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.lowering.product_operands import operand_lines
+from wsdsl.lowering.smem_allocations import smem_bytes
 from wsdsl.rates import rates_of
 
 MN_MAJOR = CASES["mn_major"].kernel

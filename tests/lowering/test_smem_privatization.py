@@ -188,7 +188,7 @@ def test_counters_are_chosen_where_they_fit_and_pay() -> None:
     small = Schedule(smem_privatize=dict(H=(64,)), tile=dict(n=64))
     assert KERNELS.histogram.schedule(small, N=1 << 24, B=64).consumers == 1
     told = str(KERNELS.histogram.plan(N=1 << 24, B=64))
-    assert "64 of H, 32 copies by lane: " in told
+    assert "64 of H, 32 copies by lane" in told and "8320 bytes: privatized bins" in told
 
 
 def test_lanes_share_counters_where_tiles_take_smem() -> None:

@@ -261,7 +261,7 @@ class Kernel(Dispatcher):
         lines = *compiled.notes, *scale_moves(compiled.scheduled)
         lines = *lines, *kernel._record_note(schedule, sizes, compiled)
         lines = *lines, *kernel._bucket_notes(schedule, sizes, compiled)
-        explained = explain_choice(compiled.source, schedule, sizes, rows, bounds)
+        explained = explain_choice(compiled.source, compiled.plan, schedule, sizes, rows, bounds)
         return explained.with_lines(*lines)
 
     def timeline(self, /, schedule: Schedule | None = None, **sizes: int) -> Timeline:

@@ -8,6 +8,7 @@ attribute. Printer, parser, walker and `replace` know nothing more about any op.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field
@@ -236,6 +237,11 @@ class Op:
     def smem_bytes(self) -> int:
         """Bytes of SMEM that the op allocates, from `offset` on."""
         return 0
+
+    @property
+    def smem_align(self) -> int:
+        """The alignment of this SMEM: that of one mbarrier or of an address."""
+        return math.gcd(self.smem_bytes, 8)
 
     def item_align(self, made: Makers) -> int:
         """Return the alignment of the SMEM items that the op accesses."""

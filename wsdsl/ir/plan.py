@@ -7,20 +7,77 @@ the schedule; `partition_loads` writes each decision to the op that it is about 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from wsdsl.ir.hardware.histogram_layout import counter_bytes
+from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.hardware.target import Target
+from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS
 from wsdsl.record import record
 from wsdsl.schedule import Schedule
+
+MBARRIER = 8
+"""Bytes."""
+
+
+@record
+class Allocation:
+    """`bytes` of SMEM for a purpose. Tiles are aligned to `SMEM_ALIGN`, mbarriers and the address
+    of TMEM to what one of them has.
+    """
+
+    label: str
+    bytes: int
+    align: int = SMEM_ALIGN
+
+
+def pipeline_smem(label: str, depth: int, *slot_bytes: int) -> Iterator[Allocation]:
+    """Return the allocations of a pipeline, with two mbarriers per stage."""
+    yield from (Allocation(label, depth * size) for size in slot_bytes if size)
+    yield Allocation(f"mbarriers of {label}", 2 * depth * MBARRIER, MBARRIER)
+
+
+def placed(sizes: Sequence[tuple[int, int]]) -> list[range]:
+    """Return the address ranges of allocations of (alignment, bytes): tiles come first, the largest
+    before others, then mbarriers, then the address of TMEM.
+    """
+    found, used = [range(0)] * len(sizes), 0
+    ranks = ((-a, -b * (a == SMEM_ALIGN), n) for n, (a, b) in enumerate(sizes))
+    for *_, n in sorted(ranks):
+        used += -used % sizes[n][0]
+        found[n] = range(used, used := used + sizes[n][1])
+    return found
+
+
+def smem_end(allocations: Iterable[Allocation]) -> int:
+    """Return the bytes of SMEM that allocations take."""
+    places = placed([(each.align, each.bytes) for each in allocations])
+    return max((place.stop for place in places), default=0)
+
+
+@record
+class PipelineSize:
+    """Bytes per stage of panels and of SMEM rows of vectors, which are in a separate allocation; or
+    columns of TMEM. A tile of epilogue operands comes in `subtiles` of these columns. `fixed` is a
+    number of stages that the schedule does not decide, `least` the least.
+    """
+
+    panels: int = 0
+    lines: int = 0
+    subtiles: tuple[int, ...] = ()
+    columns: int = 0
+    fixed: int = 0
+    least: int = 0
+
+    def depth(self, stages: int, parts: int) -> int:
+        """Return the stages, `parts` for epilogue operands."""
+        return self.fixed or (parts if self.subtiles else max(stages, self.least))
 
 
 @record
 class PlannedRing:
-    """A pipeline, the edges' `number`; `holds` says what a stage has. `num_consumers`
-    warpgroups read each stage; `line_bytes` are those of single lines, which lie apart from the
-    stage's panels. With `subtiles` a tile passes through in parts of these columns. In the `space`
-    "TMEM" a stage has `columns` columns of tensor memory.
+    """A pipeline, the edges' `number`; `holds` says what a stage has. `num_consumers` warpgroups
+    read each stage.
     """
 
     name: str
@@ -29,19 +86,10 @@ class PlannedRing:
     orders: tuple[tuple[int, ...], ...]
     """By layout, the fields of a stage as they are copied; `holds` is in that order, too."""
     depth: int
-    slot_bytes: int
+    size: PipelineSize
     producer: str
     consumer: str
     num_consumers: int
-    line_bytes: int = 0
-    subtiles: tuple[int, ...] = ()
-    space: str = "SMEM"
-    columns: int = 0
-
-    @property
-    def bytes(self) -> int:
-        """With two mbarriers per stage."""
-        return self.depth * (self.slot_bytes + self.line_bytes + 16)
 
 
 @record
@@ -74,7 +122,7 @@ class PlannedCounters:
 class Plan:
     """`tile` has elements per tile by axis, `rows`, `columns` and `summed` the axes by what they
     are to the tensor cores; consumers who cooperate each have a part of a tile's `shared` axis.
-    `staging`: buffers a warpgroup, of `staging_bytes`, for results.
+    `staging`: buffers per warpgroup for results.
     """
 
     schedule: Schedule
@@ -88,13 +136,12 @@ class Plan:
     rings: tuple[PlannedRing, ...]
     edges: tuple[str, ...] = ()
     """Edges between partitions, one per line."""
-    exchanged_bytes: int = 0
-    """Of the accumulators sent within a cluster."""
+    smem: tuple[Allocation, ...] = ()
+    tmem_columns: int = 0
     meetings: tuple[str, ...] = ()
     """Rows that CTAs reduce together, per transfer."""
     counters: tuple[PlannedCounters, ...] = ()
     staging: int = 0
-    staging_bytes: int = 0
     in_order: bool = False
     """Whether what threads load from GMEM comes when it is needed: sums leave no registers."""
     late_loads: bool = False
@@ -119,15 +166,7 @@ class Plan:
 
     @property
     def smem_bytes(self) -> int:
-        """At the most: narrow results need less staging."""
-        held = sum(ring.bytes for ring in self.rings) + self.exchanged_bytes
-        held += sum(counters.bytes for counters in self.counters)
-        return held + self.staging * self.staging_bytes * self.num_consumers
-
-    @property
-    def num_consumers(self) -> int:
-        """Warpgroups that compute."""
-        return sum(p.num_warps // 4 for p in self.partitions if p.role == "compute")
+        return smem_end(self.smem)
 
     def __str__(self) -> str:
         return "\n".join(_page(self))
@@ -153,7 +192,7 @@ def _page(plan: Plan) -> Iterator[str]:
         yield _line("cluster", f"{sides}, {paired if schedule.cta_group == 2 else multicast}")
     for partition in plan.partitions:
         yield _line(f"partition {partition.role}", _who(partition))
-    if plan.num_consumers > 1 and schedule.mode != "pingpong":
+    if any(p.num_warps > 4 for p in plan.partitions if p.role == "compute"):
         yield _line("consumer split", f"cooperating consumers split a tile's {plan.shared}")
     if plan.order_barriers:
         yield _line("ordered barrier", "consumers alternate, once per iteration")
@@ -162,14 +201,14 @@ def _page(plan: Plan) -> Iterator[str]:
     for n, edge in enumerate(plan.edges):
         yield _line("" if n else "edges", edge)
     for ring in plan.rings:
-        stages = f"{ring.depth} stages of {ring.slot_bytes + ring.line_bytes} bytes"
-        if ring.space == "TMEM":
-            stages = f"{ring.depth} stages of {ring.columns} TMEM columns"
+        stages = f"{ring.depth} stages of {ring.size.panels + ring.size.lines} bytes"
+        if ring.size.columns:
+            stages = f"{ring.depth} stages of {ring.size.columns} TMEM columns"
         yield _line(ring.name, f"{stages}: {', '.join(ring.holds)}")
-        order = "" if ring.space == "TMEM" else " (loads in this order)"
+        order = "" if ring.size.columns else " (loads in this order)"
         yield _line("", f"producer {ring.producer}{order}, consumer {ring.consumer}")
-        if ring.subtiles:
-            yield _line("", f"for the epilogue, in subtiles of {_runs(ring.subtiles)} columns")
+        if ring.size.subtiles:
+            yield _line("", f"for the epilogue, in subtiles of {_runs(ring.size.subtiles)} columns")
     order = "in program order" if plan.in_order else "as early as registers allow"
     yield _line("GMEM loads", f"of threads: {order}")
     if plan.late_loads:
@@ -182,20 +221,18 @@ def _page(plan: Plan) -> Iterator[str]:
     for bins in plan.counters:
         copies = f", {bins.copies} copies by lane" if bins.copies > 1 else ""
         count = " x ".join(map(str, bins.extents))
-        yield _line(
-            "privatized bins", f"{count} of {bins.tensor}{copies}: {bins.bytes} bytes of SMEM"
-        )
-    if plan.staging:
-        yield _line("staging", f"{plan.staging} x {plan.staging_bytes} bytes per warpgroup")
+        yield _line("privatized bins", f"{count} of {bins.tensor}{copies}")
     if schedule.mma_promotion_interval:
         yield _line("promotion", f"to f32 every {schedule.mma_promotion_interval} elements of K")
     for n, sent in enumerate(plan.meetings):
         yield _line("" if n else "cluster exchange", sent)
-    if plan.exchanged_bytes:
-        yield _line("cluster split-K", f"{plan.exchanged_bytes} bytes of DSMEM for accumulators")
     start = "ends" if schedule.launch_pdl is False else "has started"
     yield _line("next kernel", f"may start once this one {start}")
+    if plan.tmem_columns:
+        yield _line("TMEM", f"{plan.tmem_columns} of {COLUMNS} columns")
     yield _line("SMEM", f"{plan.smem_bytes} of {plan.target.smem_bytes} bytes")
+    for each in plan.smem:
+        yield _line("", f"{each.bytes} bytes: {each.label}")
 
 
 def _sides(plan: Plan, sizes: dict[str, int]) -> Iterator[str]:

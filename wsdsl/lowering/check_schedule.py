@@ -25,16 +25,15 @@ from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
     depth_steps,
-    fits_smem,
     promoted_registers,
     sharing_ctas,
-    smem_bytes,
 )
 from wsdsl.lowering.held_rows import are_held, held_axes
 from wsdsl.lowering.packed_operands import packed_faults
 from wsdsl.lowering.product_operands import computed_operands, multiplied, with_casts
 from wsdsl.lowering.register_layout import MOST_FLAT, flat_axis, holds_vectors, turned
 from wsdsl.lowering.schedule_findings import extent_fault, order_fault, smem_fault, split_fault
+from wsdsl.lowering.smem_allocations import fits_smem, smem_bytes
 from wsdsl.lowering.smem_privatization import counter_faults
 from wsdsl.lowering.split_k_rules import (
     contracted_variable,

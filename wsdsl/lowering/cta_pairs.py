@@ -56,9 +56,9 @@ def group_of(kernel: Kernel) -> int:
     return PAIR if in_pairs(kernel.schedule) else 1
 
 
-def halved_axes(kernel: Kernel, axes: Mapping[str, Axis]) -> dict[str, Axis]:
+def halved_axes(schedule: Schedule | None, axes: Mapping[str, Axis]) -> dict[str, Axis]:
     """The axes of operands as a CTA's slots have them."""
-    if not in_pairs(kernel.schedule):
+    if not in_pairs(schedule):
         return dict(axes)
     return {name: _halved(axis) for name, axis in axes.items()}
 

@@ -1,60 +1,30 @@
 """Resources of a schedule: tile sizes, bytes of SMEM, registers of accumulators (TILE)."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from wsdsl.ir.hardware.block_scale_factors import WORD
-from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.hardware.tcgen05_shapes import LANES
 from wsdsl.ir.hardware.tma_box import TMA_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import is_fp8, k_step
 from wsdsl.ir.op import Kernel, Value, once, once_each
-from wsdsl.ir.ops import Block, Contract, DimLoop, ForEach, ForTiles, Load, Map, Store
+from wsdsl.ir.ops import Block, Contract, DimLoop, ForEach, ForTiles, Load, Map
 from wsdsl.ir.rewriter import yielded
 from wsdsl.ir.types import Axis, Sizes, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.batch_coarsening import taken_in_turns
-from wsdsl.lowering.buffer_assignment import SlotGroup, operand_slots
+from wsdsl.lowering.buffer_assignment import operand_slots
 from wsdsl.lowering.cooperation import cluster_along, cluster_splits_beside, num_shares
-from wsdsl.lowering.cta_pairs import PAIR, in_pairs
 from wsdsl.lowering.decode import ROWS, decoded
-from wsdsl.lowering.epilogue_operands import (
-    MAX_DEPTH,
-    MIN_DEPTH,
-    epilogue_slots,
-    subtile_offsets,
-    subtile_widths,
-)
 from wsdsl.lowering.held_rows import are_held, covering_columns, height_in, held_axes
-from wsdsl.lowering.product_operands import computed_operands, operand_lines
-from wsdsl.lowering.register_layout import holds_vectors, turned, turned_bytes
-from wsdsl.lowering.split_k_rules import cut_loop
-from wsdsl.lowering.spread_rows import spread_bytes
 from wsdsl.lowering.tensor_chains import held_by_threads
-from wsdsl.lowering.tmem_operands import in_tensor_memory
 from wsdsl.schedule import PRECISE_EVERY, Schedule
 
-STAGING_BUFFERS = 2
-"""Buffers of a warpgroup for stores; one if stages leave no room for more."""
-STAGING_BYTES = 8192
-"""One buffer of a warpgroup: 64 rows of at most 128 bytes."""
-
-LEAST_LOOKAHEAD = 2304
-"""Cycles of the tensor cores by which loads run ahead at the least, at the cost of a buffer for
-stores. On an H200 256 x 64 with 4 stages, not 5, is at 0.91, block-scaled 128 x 64 with 7, not 8,
-at 0.91; beyond this a buffer is worth as much as a stage (128 x 144 with an epilogue).
-"""
-
-TENSOR_STAGING_BYTES = 16384
-"""The same where sums lie in tensor memory: 128 rows."""
 MAX_LINE = 128
 """Bytes: the widest line of a panel."""
 MOST_REGISTERS = 240
 """A thread's of two consumers; loading is left 24."""
-OUTER_RING_DEPTH = 2
-"""Stages of a pipeline whose stages are in use around an inner loop."""
 
 
 @once
@@ -108,102 +78,6 @@ def _variables(kernel: Kernel) -> tuple[tuple[str, str], ...]:
     return tuple([(name, loop_variable(name)) for name in axes_of(kernel)])
 
 
-def tile_bytes(tile: Tile, sizes: dict[str, int]) -> int:
-    """Return the bytes of SMEM of one tile in a stage."""
-    elements = math.prod(sizes[axis] for axis in tile.axes)
-    return -(-tile.dtype.size(elements) // SMEM_ALIGN) * SMEM_ALIGN
-
-
-def slot_bytes(kernel: Kernel, schedule: Schedule, group: SlotGroup, sizes: dict[str, int]) -> int:
-    shares, operands = num_shares(kernel, schedule), 0
-    for edge in group.operands:
-        tile, (*_, last) = edge.layout, edge.layout.axes
-        role, among = axes_of(kernel)[last].role, shares
-        if kernel.target.has_tensor_memory:
-            among = dict.fromkeys(shares, 1)  # One thread multiplies.
-        made = edge.producer == "decode" and last in whole_axes(kernel)
-        if group.consumer == "decode" or made:
-            # `assign_decode_axes` gives a whole dimension that role for all partitions.
-            role, among = decoded(kernel).roles[last], dict.fromkeys(shares, 1)
-        held = _held_sizes(kernel, schedule, sizes, tile)
-        _, elements = operand_lines(held[last], tile.dtype, role, among[role])
-        operands += tile_bytes(tile, {**held, last: elements})
-    beside = sum(edge.box.bytes(sizes) for edge in group.edges if edge.box)
-    return operands + -(-beside // SMEM_ALIGN) * SMEM_ALIGN
-
-
-def _held_sizes(
-    kernel: Kernel, schedule: Schedule, sizes: dict[str, int], tile: Tile
-) -> dict[str, int]:
-    """Return the bytes of an MMA operand in a stage."""
-    if not in_pairs(schedule):
-        return sizes
-    sides = {name for name in tile.axes if axes_of(kernel)[name].role == "columns"}
-    return {name: size // PAIR if name in sides else size for name, size in sizes.items()}
-
-
-def ring_depth(kernel: Kernel, group: SlotGroup, stages: int) -> int:
-    """Return the stages of a group's pipeline, if the innermost pipelines have `stages`."""
-    if not group.is_innermost:
-        return OUTER_RING_DEPTH
-    return max(stages, _held_together(kernel)[group.ring])
-
-
-@once
-def _held_together(kernel: Kernel) -> Counter[int]:
-    """Map each pipeline to the stages that consumers use at the same time before an MMA with a
-    transformed operand.
-    """
-    found = Counter[int]()
-    for group in operand_slots(kernel):
-        operands = ((i, computed_operands(kernel, op)) for i, op in enumerate(group.block)
-                    if isinstance(op, Contract))  # fmt: skip
-        held = (i for i, values in operands if not decoded(kernel).tiles.keys() >= {*values})
-        found[group.ring] += group.last < next(held, 0)
-    return found
-
-
-def smem_bytes(
-    kernel: Kernel, schedule: Schedule, stages: int, buffers: int = STAGING_BUFFERS
-) -> int:
-    """Count the SMEM of a CTA: stages, `buffers` per warpgroup for stores, parts, mbarriers."""
-    slots, staging, rest = _smem_parts(kernel, schedule)
-    rings: dict[int, int] = {}
-    for group, size in slots:
-        rings[group.ring] = max(rings.get(group.ring, 0), ring_depth(kernel, group, stages) * size)
-    return sum(rings.values()) + staging * buffers + rest
-
-
-@once_each
-def _smem_parts(
-    kernel: Kernel, schedule: Schedule
-) -> tuple[Sequence[tuple[SlotGroup, int]], int, int]:
-    """Return the bytes per stage of each group, of the staging buffers, and of the rest."""
-    sizes, consumers = axis_sizes(kernel, schedule), schedule.consumers or 1
-    there = in_tensor_memory(kernel, sizes)
-    groups = [g for g in operand_slots(kernel) if g.in_shared and g.ring not in there]
-    slots = [(group, slot_bytes(kernel, schedule, group, sizes) + 16) for group in groups]
-    is_staged = kernel.of(Store) and not holds_vectors(kernel)
-    staging = staging_bytes(kernel) * consumers if is_staged else 0
-    rest = exchange_bytes(kernel, schedule) * consumers + exchanged_bytes(kernel, schedule)
-    rest += -(-spread_bytes(kernel, schedule) // SMEM_ALIGN) * SMEM_ALIGN
-    return slots, staging, rest + part_bytes(kernel, schedule, MIN_DEPTH)
-
-
-def exchange_bytes(kernel: Kernel, schedule: Schedule) -> int:
-    """Return the bytes of a warpgroup for tiles that are transposed."""
-    if not turned(kernel):
-        return 0
-    sizes, shares = axis_sizes(kernel, schedule), num_shares(kernel, schedule)
-    return turned_bytes(kernel, lambda name: sizes[name] // shares[axes_of(kernel)[name].role])
-
-
-def staging_bytes(kernel: Kernel) -> int:
-    """Of a buffer of a warpgroup."""
-    in_tensors = kernel.target.has_tensor_memory and kernel.of(Contract)
-    return TENSOR_STAGING_BYTES if in_tensors else STAGING_BYTES
-
-
 def sharing_ctas(kernel: Kernel, schedule: Schedule) -> int:
     """Count the CTAs of a cluster that reduce accumulators or other sums of a tile together; CTAs
     that share register-resident rows reduce them each time.
@@ -212,48 +86,11 @@ def sharing_ctas(kernel: Kernel, schedule: Schedule) -> int:
     return cluster_splits_beside(schedule, (loop.index for loop in output_nest(kernel)[0]), held)
 
 
-def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
-    """Return the bytes of the accumulators that other CTAs of a split cluster send, and of their
-    mbarriers, rounded up.
-    """
-    sharing = sharing_ctas(kernel, schedule)
-    loop = _cut_loop(kernel) if sharing > 1 else None
-    if loop is None:
-        return 0
-    sizes = axis_sizes(kernel, schedule)
-    sums = [v.type for v in loop.result if isinstance(v.type, Tile)]
-    whole = sum(tile_bytes(tile, sizes) for tile in sums)
-    return whole // sharing * (sharing - 1) + SMEM_ALIGN
-
-
-@once
-def _cut_loop(kernel: Kernel) -> ForTiles | None:
-    return cut_loop(output_nest(kernel)[1])
-
-
-def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:
-    """Return the bytes of a pipeline of `depth` stages for epilogue operands; 0 without them."""
-    total, sizes = 0, axis_sizes(kernel, schedule)
-    for group in epilogue_slots(kernel, schedule):
-        widths = subtile_widths(kernel, group.loads, sizes, is_heavy(kernel, schedule))
-        panels, lines = subtile_offsets(group.layout, widths, sizes)[1]
-        total += depth * (panels + 16) + -(-depth * lines // SMEM_ALIGN) * SMEM_ALIGN
-    return total
-
-
 @once_each
 def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
     """Whether sums leave too few registers for an epilogue in wide chunks: ptxas 13.0 spills from
     176 accumulators a thread on."""
     return register_demand(kernel, schedule) >= 168
-
-
-def part_depth(kernel: Kernel, schedule: Schedule) -> int:
-    """Return the stages of that pipeline: as many as fit in SMEM with the other pipelines."""
-    used = smem_bytes(kernel, schedule, schedule.stages or 1)
-    room = kernel.target.smem_bytes - used + part_bytes(kernel, schedule, MIN_DEPTH)
-    depths = range(MAX_DEPTH, MIN_DEPTH, -1)
-    return next((d for d in depths if part_bytes(kernel, schedule, d) <= room), MIN_DEPTH)
 
 
 @once_each
@@ -410,18 +247,6 @@ def row_blocks(kernel: Kernel, schedule: Schedule) -> int:
     sizes, sharing = axis_sizes(kernel, schedule), num_shares(kernel, schedule)["rows"]
     rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
     return max(rows, default=0) // (64 * sharing)
-
-
-def fits_smem(
-    kernel: Kernel, schedule: Schedule, stages: int, buffers: int = STAGING_BUFFERS
-) -> bool:
-    return smem_bytes(kernel, schedule, stages, buffers) <= kernel.target.smem_bytes
-
-
-def runs_ahead(kernel: Kernel, schedule: Schedule) -> bool:
-    """Whether SMEM has room for enough stages to keep the tensor cores busy."""
-    stages = -(-LEAST_LOOKAHEAD // max(1, slot_cycles(kernel, schedule)))
-    return fits_smem(kernel, schedule, stages, buffers=1)
 
 
 def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:

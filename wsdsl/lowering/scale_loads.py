@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable
 
 from wsdsl.ir.analysis.intervals import may_begin_anywhere
-from wsdsl.ir.hardware.tma_box import LINE_ALIGN, MAX_RANK, TMA_ALIGN
+from wsdsl.ir.hardware.tma_box import MAX_RANK, TMA_ALIGN
 from wsdsl.ir.op import Kernel, Makers, Op, Region, Value, once
 from wsdsl.ir.ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Sizes
@@ -52,10 +52,6 @@ class ScaleLoad:
         """Whether the box may begin before the values. Tiles begin at whole lines."""
         last = self.places[-1]
         return last is None or last[1] > 1
-
-    def bytes(self, sizes: Sizes) -> int:
-        size = math.prod(self.box(sizes)) * self.element
-        return -(-size // LINE_ALIGN) * LINE_ALIGN
 
     def stride(self, sizes: Sizes) -> int:
         """Elements of the box from one index along the axis to the next."""

@@ -29,10 +29,10 @@ from wsdsl.ir.ops import AddBins, ClearBins, Contract, Store, StoreBins, StoreGl
 from wsdsl.ir.plan import PlannedCounters
 from wsdsl.ir.types import Axis, Shared
 from wsdsl.lowering.axes import is_scattered
-from wsdsl.lowering.footprint import smem_bytes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_layout import holds_vectors
 from wsdsl.lowering.schedule_findings import smem_fault
+from wsdsl.lowering.smem_allocations import smem_bytes
 from wsdsl.schedule import Schedule
 
 MOST_COPIES = 32
@@ -123,7 +123,7 @@ class Counters:
     def __init__(self, kernel: Kernel, context: PartitionContext, stores: list[Store]) -> None:
         self.context = context
         tensors = {op.tensor.name: op.tensor for op in stores}
-        planned = counters_of(kernel)
+        planned = kernel.plan.counters if kernel.plan else counters_of(kernel)
         self.planned = {tensors[held.tensor]: held for held in planned if held.tensor in tensors}
         self.shared = dict[Value, Value]()
 

@@ -11,18 +11,14 @@ from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
 from wsdsl.ir.hardware.wgmma_shapes import MAX_COLUMNS
 from wsdsl.ir.op import Kernel, once, regions
 from wsdsl.ir.ops import OVER_AXIS, ClusterAllgather, Contract, ForTiles, Reduce, Store
+from wsdsl.ir.plan import MBARRIER, Allocation
 from wsdsl.ir.types import Sizes
 from wsdsl.lowering.axes import loop_variable, output_nest
-from wsdsl.lowering.cooperation import (
-    cluster_along,
-    is_shared,
-    num_cooperating,
-    num_pingpong_consumers,
-)
+from wsdsl.lowering.cooperation import cluster_along, num_pingpong_consumers
 from wsdsl.lowering.held_rows import MOST_CTAS
-from wsdsl.lowering.register_layout import ROWS
+from wsdsl.lowering.register_tiles import Shapes
 from wsdsl.lowering.row_rounds import rounds
-from wsdsl.lowering.shared_rows import BUFFERS
+from wsdsl.lowering.shared_rows import BUFFERS, WARPS, WORD
 from wsdsl.schedule import Schedule, changed
 
 COLUMN_STEP = 16
@@ -31,9 +27,6 @@ MOST_WAITING = 2
 """CTAs that load for each other, where nothing else asks for a cluster: each waits for the slots of
 all (`python -m benchmarks.projection`).
 """
-WORD = 32
-MBARRIER = 8
-"""Bytes."""
 
 
 @once
@@ -55,7 +48,7 @@ def spread_axes(kernel: Kernel) -> Sizes:
 
 def _is_word(op: Reduce) -> bool:
     dtype = op.result.as_tile.dtype
-    return dtype.bits == WORD and op.fn in ("add", "max", "min")
+    return dtype.bytes == WORD and op.fn in ("add", "max", "min")
 
 
 def fewest_ctas(size: int, columns: int = MAX_COLUMNS) -> int:
@@ -76,19 +69,24 @@ def spread(given: Schedule, name: str, ctas: int) -> Schedule:
     return changed(given, cluster={loop_variable(name): ctas}, multicast=multicast)
 
 
-def spread_bytes(kernel: Kernel, schedule: Schedule) -> int:
-    """SMEM of what CTAs send each other of rows that they reduce together: in each partition two
-    buffers, of some words for each row and CTA, with their mbarriers; and two more where each CTA
-    reduces its own first, which several warpgroups have.
-    """
-    ctas = max((cluster_along(schedule, name) for name in spread_axes(kernel)), default=1)
-    if ctas == 1:
-        return 0
-    own, together = WORD // 8 * ROWS * num_cooperating(schedule), _together(kernel)
-    each = -(-own * ctas * together // SMEM_ALIGN) * SMEM_ALIGN + MBARRIER
-    apart = together > 1 and any(is_shared(name, schedule) for name in spread_axes(kernel))
-    first = -(-own // SMEM_ALIGN) * SMEM_ALIGN if apart else 0
-    return num_pingpong_consumers(schedule) * BUFFERS * (each + first)
+def row_exchanges(kernel: Kernel, schedule: Schedule, shapes: Shapes) -> Iterator[Allocation]:
+    """Return the SMEM of reductions across warps and CTAs (`shared_rows.py`)."""
+    spread, together, words, ctas = spread_axes(kernel), _together(kernel), set[int](), 1
+    groups = shapes.consumers if shapes.share == "columns" else 1
+    apart, parts = shapes.consumers // groups, shapes.lanes.warps * groups
+    for op in kernel.of(Reduce, ClusterAllgather):
+        own = max(op.ctas, cluster_along(schedule, op.axis) if op.axis in spread else 1)
+        ctas = max(ctas, own)
+        if isinstance(op, Reduce) and shapes.axes[op.axis].role == "rows":
+            words |= {width * WARPS * apart for width in shapes.of(op.x.axes).widths}
+        elif parts > 1 and (together > 1 or own == 1):
+            words.add(shapes.height * parts * apart)
+    for _ in range(num_pingpong_consumers(schedule)):
+        yield from (Allocation("row reductions", WORD * n) for n in words for _ in range(BUFFERS))
+        if ctas > 1:
+            size = WORD * shapes.height * parts * ctas * apart * together
+            yield Allocation("cluster exchange", BUFFERS * -(-size // SMEM_ALIGN) * SMEM_ALIGN)
+            yield Allocation("mbarriers of cluster exchange", BUFFERS * MBARRIER, MBARRIER)
 
 
 @once

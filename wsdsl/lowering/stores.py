@@ -9,12 +9,12 @@ from wsdsl.ir.analysis.tile_widths import WIDTH_STEP
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, walk
 from wsdsl.ir.types import Axis, DType, Fragment, Shared
 from wsdsl.lowering.direct_stores import even_blocks, store_directly
-from wsdsl.lowering.footprint import staging_bytes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.placed_ring import TensorMaps
 from wsdsl.lowering.raster import work_loop
 from wsdsl.lowering.reads import Find
 from wsdsl.lowering.register_tiles import Shape, spread_out
+from wsdsl.lowering.smem_allocations import staging_bytes
 from wsdsl.lowering.smem_privatization import Counters
 from wsdsl.lowering.smem_transpose import TurnedTiles
 from wsdsl.lowering.store_hazards import read_again, stored_again, stored_in

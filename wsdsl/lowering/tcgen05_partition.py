@@ -61,7 +61,7 @@ class TensorProducts:
         where = context.row_in_tile, context.column_in_tile, context.narrower
         self.cta_group = group_of(context.kernel)
         shapes = copy(context.shapes)
-        shapes.axes = halved_axes(context.kernel, shapes.axes)
+        shapes.axes = halved_axes(context.kernel.schedule, shapes.axes)
         self.operands = Products(context.builder, shapes, *where)
         self.tiles: dict[Value, ops.TileInShared] = {}
         self.in_tensor: dict[Value, ops.TileInTensor] = {}

@@ -13,6 +13,7 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.hardware.tcgen05_shapes import COLUMNS, LANES, STORED_BITS, cell_columns
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.ops import Contract
+from wsdsl.ir.plan import PipelineSize
 from wsdsl.ir.types import Sizes, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.buffer_assignment import SlotGroup, operand_slots
@@ -48,6 +49,13 @@ def tensor_depths(kernel: Kernel, sizes: Sizes) -> dict[int, int]:
     return {ring: num for ring, num in found.items() if num}
 
 
+def tensor_rings(kernel: Kernel, sizes: Sizes) -> dict[int, PipelineSize]:
+    """Map the same pipelines to their sizes."""
+    columns = slot_columns(kernel, sizes) | operand_columns(kernel, sizes)
+    depths = tensor_depths(kernel, sizes) if sum_slots(kernel) else {}
+    return {n: PipelineSize(columns=columns[n], fixed=num) for n, num in depths.items()}
+
+
 @once
 def updated_rings(kernel: Kernel) -> frozenset[int]:
     """Of sums that threads change in place: there is one of each."""
@@ -55,12 +63,6 @@ def updated_rings(kernel: Kernel) -> frozenset[int]:
     return frozenset(
         g.ring for g in sum_slots(kernel) if any(edge.made in changed for edge in g.edges)
     )
-
-
-def in_tensor_memory(kernel: Kernel, sizes: Sizes) -> frozenset[int]:
-    """Return the pipelines of operands in tensor memory."""
-    operands = operand_columns(kernel, sizes)
-    return frozenset(operands.keys() & tensor_depths(kernel, sizes)) if operands else frozenset()
 
 
 def operand_columns(kernel: Kernel, sizes: Sizes) -> dict[int, int]:

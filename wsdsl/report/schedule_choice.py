@@ -10,6 +10,7 @@ from wsdsl.diagnostics import counted
 from wsdsl.ir.analysis.tile_widths import narrowings
 from wsdsl.ir.hardware.packed_layout import block_bytes
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.plan import Plan
 from wsdsl.ir.types import Tensor
 from wsdsl.lowering import footprint
 from wsdsl.lowering.axes import whole_axes
@@ -37,6 +38,7 @@ Candidate = tuple[Schedule, Prediction]
 
 def explain_choice(
     kernel: Kernel,
+    plan: Plan,
     given: Schedule | None,
     sizes: Mapping[str, int],
     rows: int | None = None,
@@ -65,7 +67,7 @@ def explain_choice(
         compute = (schedule.registers or {}).get("compute", chosen.target.max_registers)
         lines += [*_reasons(own), *_loading(own, schedule)]
         lines.append(f"  accumulators: {registers} registers per thread of {compute}")
-        lines.append(f"  SMEM: {_smem(chosen, schedule)} of {chosen.target.smem_bytes} bytes")
+        lines.append(f"  SMEM: {plan.smem_bytes} of {plan.target.smem_bytes} bytes")
     lines += [*ragged_lines(chosen, ragged, work.walked), *_width(chosen, schedule, work)]
     if schedule.mma_m:
         steps = "its tiles are multiples of 64, those along N of 8"
@@ -122,13 +124,6 @@ def _unpacked(kernel: Kernel) -> Iterator[str]:
                 f"  threads load {value.name} by {how} elements, {num * vectors} loads per 64 x 64 "
                 f"block. hint: pack it ahead of time ({kernel.name}.pack): {vectors} loads"
             )
-
-
-def _smem(chosen: Kernel, schedule: Schedule) -> int:
-    """With as many buffers for stores as there is room for."""
-    stages = schedule.stages or 1
-    buffers = footprint.STAGING_BUFFERS if footprint.fits_smem(chosen, schedule, stages) else 1
-    return footprint.smem_bytes(chosen, schedule, stages, buffers)
 
 
 def _others(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterator[Candidate]:

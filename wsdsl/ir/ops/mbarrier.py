@@ -32,10 +32,6 @@ class AllocateMbarriers(OneResult):
     def smem_bytes(self) -> int:
         return 8 * self.result.type_as(Barriers).num
 
-    def faults(self, made: Makers) -> Iterator[str]:
-        if self.offset >= 0 and self.offset % 8:
-            yield "mbarriers must start at a multiple of 8 bytes"
-
 
 @op_class(SCHEDULED, "one", was="initialize_barriers")
 class MbarrierInit(Op):

@@ -38,9 +38,9 @@ class AllocateShared(OneResult):
         kind = self.result.type_as(Shared)
         return kind.bytes * kind.num
 
-    def faults(self, made: Makers) -> Iterator[str]:
-        if self.offset >= 0 and self.offset % SMEM_ALIGN:
-            yield f"SMEM of tiles must start at a multiple of {SMEM_ALIGN} bytes"
+    @property
+    def smem_align(self) -> int:
+        return SMEM_ALIGN
 
 
 @op_class(SCHEDULED, "warpgroup")

@@ -82,8 +82,6 @@ class Tcgen05Alloc(OneResult):
         num = self.result.type_as(TensorMemory).columns
         if not LEAST_ALLOCATED <= num <= COLUMNS or num & (num - 1):
             yield f"{num} columns: not a power of two from {LEAST_ALLOCATED} to {COLUMNS}"
-        if self.offset >= 0 and self.offset % ADDRESS_BYTES:
-            yield f"offset {self.offset} is not a multiple of {ADDRESS_BYTES} bytes"
 
 
 @op_class(SCHEDULED, "cta", was="free_tensor_memory")

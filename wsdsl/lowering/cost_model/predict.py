@@ -21,9 +21,9 @@ from wsdsl.lowering.cooperation import (
 from wsdsl.lowering.cost_model import constants, speeds
 from wsdsl.lowering.cost_model.memory_bound import MEMORY, PlainCost, plain_of
 from wsdsl.lowering.cost_model.workload import Step, Work, Workload, start_cycles
-from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.parallel_reduction import Slicing
 from wsdsl.lowering.register_layout import holds_vectors
+from wsdsl.lowering.smem_allocations import STAGING_BYTES
 from wsdsl.lowering.wave_quantization import Busiest, busiest, claimed_unevenness, unevenness
 from wsdsl.record import record
 from wsdsl.schedule import Schedule

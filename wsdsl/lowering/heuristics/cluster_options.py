@@ -29,8 +29,9 @@ from wsdsl.lowering.cost_model.speeds import (
 )
 from wsdsl.lowering.cost_model.workload import Work, Workload
 from wsdsl.lowering.cta_pairs import PAIR, why_not_in_pairs
-from wsdsl.lowering.footprint import axis_sizes, fits_smem
+from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import copied_operands
+from wsdsl.lowering.smem_allocations import fits_smem
 from wsdsl.lowering.split_k_rules import why_not_by_cluster
 from wsdsl.schedule import Schedule, changed
 

@@ -18,7 +18,7 @@ from wsdsl.ir.types import Sizes
 from wsdsl.lowering.cost_model.predict import Prediction, floors, least_cut, predict
 from wsdsl.lowering.cost_model.speeds import at_launch
 from wsdsl.lowering.cost_model.workload import Work
-from wsdsl.lowering.footprint import axis_sizes, fits_smem
+from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.heuristics.cluster_options import cluster_options, fits_sharing, sharing_options
 from wsdsl.lowering.heuristics.reduced_row_options import reduced_row_option
 from wsdsl.lowering.heuristics.register_room import leaves_room
@@ -30,6 +30,7 @@ from wsdsl.lowering.heuristics.split_k_options import (
     may_split,
     split_k_options,
 )
+from wsdsl.lowering.smem_allocations import fits_smem
 from wsdsl.schedule import Schedule
 
 NARROW, MOST_NARROW = 2, 4

@@ -13,11 +13,11 @@ from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Store
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
+from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
     is_heavy,
-    part_bytes,
     promoted_registers,
     register_demand,
     score_registers,
@@ -101,7 +101,7 @@ def wants_registers(kernel: Kernel, chosen: Schedule) -> bool:
         return sums > HEAVY or sums + promoted > HEAVY_PROMOTED
     if rank_beside_sums(kernel) == 1:
         return sums > HEAVY_VECTORS[chosen.mode or "cooperative"]
-    return sums > HEAVY or (is_heavy(kernel, chosen) and bool(part_bytes(kernel, chosen)))
+    return sums > HEAVY or (is_heavy(kernel, chosen) and bool(epilogue_slots(kernel, chosen)))
 
 
 def _most_sums(kernel: Kernel, option: Schedule) -> int:
@@ -109,7 +109,7 @@ def _most_sums(kernel: Kernel, option: Schedule) -> int:
     if rank == 0:
         return MOST_SUMS
     if rank == 2:
-        return MOST_SUMS if is_pingpong and part_bytes(kernel, option) else MOST_SUMS_OF_TILES
+        return MOST_SUMS if is_pingpong and epilogue_slots(kernel, option) else MOST_SUMS_OF_TILES
     if is_pingpong:
         return MOST_SUMS - VECTOR_REGISTERS * _num_held(kernel)
     return min(MOST_SUMS_TOGETHER, MOST_SUMS - VECTOR_REGISTERS * (1 + _num_held(kernel)))

@@ -9,6 +9,7 @@ from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.cost_model.predict import predict
 from wsdsl.lowering.cost_model.speeds import is_narrow, is_narrow_wave, loading_cycles
 from wsdsl.lowering.cost_model.workload import Work, Workload
+from wsdsl.lowering.smem_allocations import LEAST_LOOKAHEAD, STAGING_BUFFERS, fits_smem, smem_bytes
 from wsdsl.schedule import Schedule
 
 LOOKAHEAD = 3072.0
@@ -45,7 +46,7 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Sizes) -> int
     late = footprint.row_blocks(kernel, chosen) > 1 or any(work.coldness.values())
     if late and not _is_pingpong(kernel, chosen):
         wanted += 1
-    slot_bytes = footprint.smem_bytes(kernel, chosen, 2) - footprint.smem_bytes(kernel, chosen, 1)
+    slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
     own = predict(work, chosen, tile)
     narrow = work.sized and is_narrow_wave(own.tile) and not own.memory_bound
     if chosen.cuts_tiles:
@@ -59,7 +60,7 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Sizes) -> int
     fills = work.thin or mostly_memory
     if fills and chosen.scheduler != "stream_k":
         wanted = max(2, min(wanted, _busy_memory(work, tile)))
-    ahead = max(LEAST_STAGES, -(-footprint.LEAST_LOOKAHEAD // cycles))
+    ahead = max(LEAST_STAGES, -(-LEAST_LOOKAHEAD // cycles))
     enough = 2 if chosen.cuts_tiles else min(ahead, wanted)
     waits = not chosen.cuts_tiles and mostly_memory
     if waits and not _is_pingpong(kernel, chosen):
@@ -69,9 +70,9 @@ def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Sizes) -> int
         # So it does for narrow tiles, whose slots are over soon: with one slot less they take 5 to
         # 7 % longer (benchmarks/results/one_off_races.md).
         wanted = enough = MAX_STAGES_NARROW
-    for buffers, least in ((footprint.STAGING_BUFFERS, enough), (1, 2)):
+    for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
         for stages in range(wanted, least - 1, -1):
-            if footprint.fits_smem(kernel, chosen, stages, buffers):
+            if fits_smem(kernel, chosen, stages, buffers):
                 return stages
     return 1
 

@@ -22,7 +22,7 @@ from wsdsl.lowering.cost_model.speeds import is_one_wave
 from wsdsl.lowering.cost_model.workload import Work, scales_products
 from wsdsl.lowering.cta_pairs import in_pairs
 from wsdsl.lowering.decode import ROWS, decoded
-from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
+from wsdsl.lowering.footprint import axis_sizes, depth_steps
 from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.heuristics.held_row_options import held_row_option
 from wsdsl.lowering.heuristics.memory_bound_tiles import (
@@ -34,6 +34,7 @@ from wsdsl.lowering.heuristics.memory_bound_tiles import (
 from wsdsl.lowering.heuristics.tile_sizes import FEWEST_TILES, LINES, contracted, with_lines
 from wsdsl.lowering.product_operands import computed_operands, operand_scales
 from wsdsl.lowering.register_layout import holds_vectors
+from wsdsl.lowering.smem_allocations import runs_ahead
 from wsdsl.lowering.zero_trip_accumulate import handed_back
 from wsdsl.schedule import Mode, Schedule, changed
 

@@ -26,6 +26,7 @@ from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.cost_model.workload import Work, scales_products
 from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.precision import fp8_axes, promotes, why_not_in_parts
+from wsdsl.lowering.smem_allocations import fits_smem
 from wsdsl.lowering.spread_rows import columns_of_each, fewest_ctas, spread, spread_axes
 from wsdsl.schedule import PRECISE_EVERY, Schedule, changed
 
@@ -105,7 +106,7 @@ def slots_of(steps: int) -> int:
 
 def has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
     """Whether SMEM has room for `slots` stages, or for `deep.stages` if that is more."""
-    return footprint.fits_smem(kernel, deep, max(slots, deep.stages or 0), buffers=1)
+    return fits_smem(kernel, deep, max(slots, deep.stages or 0), buffers=1)
 
 
 def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Finding]]:

@@ -27,10 +27,9 @@ import dataclasses
 from typing import Any
 
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
-from wsdsl.ir.op import Kernel, Op, results_of, with_fields
+from wsdsl.ir.op import Kernel, with_fields
 from wsdsl.ir.ops import with_partitions
-from wsdsl.ir.types import Barriers, Shared
+from wsdsl.ir.plan import placed
 from wsdsl.lowering.schedule_findings import smem_fault
 
 FOR_PASSES = dict[str, Any](staging=1, asks_early=()) | dict.fromkeys(
@@ -39,22 +38,13 @@ FOR_PASSES = dict[str, Any](staging=1, asks_early=()) | dict.fromkeys(
 
 
 def allocate_shared(kernel: Kernel) -> Kernel:
-    placed: dict[Op, Op] = {}
-    used = 0
-    for op, _ in sorted(kernel.allocations, key=lambda allocation: _rank(allocation[0])):
-        align = SMEM_ALIGN if isinstance(results_of(op)[0].type, Shared) else 1
-        offset = -(-used // align) * align
-        used = offset + op.smem_bytes
-        placed[op] = with_fields(op, **dict[str, Any](offset=offset))
+    ops = [op for op, _ in kernel.allocations]
+    places = placed([(op.smem_align, op.smem_bytes) for op in ops])
+    moved = {op: with_fields(op, offset=at.start) for op, at in zip(ops, places, strict=True)}
+    used = max((place.stop for place in places), default=0)
     if used > kernel.target.smem_bytes:
         room, hint = kernel.target.smem_bytes, "use fewer stages or smaller tiles"
         raise ScheduleError(smem_fault("the kernel needs", used, room, hint, kernel.loc))
-    kernel = kernel.with_body(tuple(placed.get(op, op) for op in kernel.body))
+    kernel = kernel.with_body(tuple(moved.get(op, op) for op in kernel.body))
     made = with_partitions(kernel, lambda op: with_fields(op, **FOR_PASSES))
     return dataclasses.replace(made, level="scheduled")
-
-
-def _rank(op: Op) -> tuple[int, int]:
-    """Tiles first, the largest in front; mbarriers; the address of tensor memory."""
-    kind = results_of(op)[0].type
-    return (0, -op.smem_bytes) if isinstance(kind, Shared) else (2 - isinstance(kind, Barriers), 0)

@@ -21,6 +21,7 @@ CTAs that copied to them, or commits the stages that they write (`lowering/tmem_
 Why here: states are explicit; MMAs next read tiles at known addresses.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from wsdsl.ir import ops
@@ -33,12 +34,12 @@ from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.cta_pairs import BOTH, LEADER, PAIR, group_of, halved_axes, joint_rings
 from wsdsl.lowering.epilogue_operands import subtile_offsets
-from wsdsl.lowering.footprint import tile_bytes
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peer_mask, peers_of, share_of
 from wsdsl.lowering.ring_uses import RingUses, located
 from wsdsl.lowering.scale_stores import copy_scales, store_scale_factors
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of, slot_offsets
 from wsdsl.lowering.slot_writes import clears
+from wsdsl.lowering.smem_allocations import tile_bytes
 from wsdsl.lowering.tmem_pipelines import TensorRings, awaited, in_tensor_memory, stored
 
 WARPS = 4
@@ -70,7 +71,7 @@ class _Rings(RingUses):
         """
         self.in_tensors = TensorRings(kernel, self.builder, self.sizes)
         self.divided = divided(kernel)
-        self.joint, self.held_axes = joint_rings(kernel), halved_axes(kernel, self.axes)
+        self.joint, self.held_axes = joint_rings(kernel), halved_axes(kernel.schedule, self.axes)
         self.leader: Value | None = None
         """The CTA of a pair on whose barriers of a joint pipeline both CTAs arrive."""
 
@@ -115,15 +116,15 @@ class _Rings(RingUses):
         total, offsets = slot_offsets(op.layouts, boxes, self.held_axes, self.divided)
         released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
         filled = self.producers.arrivals(op.result) * self.sides(op)
-        self.declare(op, total, offsets, (filled, released))
+        self.declare(op, self.shared(op, total), offsets, (filled, released))
 
     def place_parts(self, op: ops.Pipeline) -> None:
         """Allocate a pipeline in parts: each thread releases a stage, as no barrier follows its
         reads.
         """
-        offsets, (total, lines) = subtile_offsets(op.layouts[0], op.parts, self.sizes)
-        slot, beside = (total, lines) if total else (lines, 0)
-        self.declare(op, slot, (offsets,), (1, op.consumers * placed_ring.THREADS), beside)
+        offsets, sizes = subtile_offsets(op.layouts[0], op.parts, self.sizes)
+        shared, released = self.shared(op, *sizes), op.consumers * placed_ring.THREADS
+        self.declare(op, shared, (offsets,), (1, released))
         self.parts[op.result] = op.parts
 
     def place_sums(self, op: ops.Pipeline) -> None:
@@ -131,7 +132,7 @@ class _Rings(RingUses):
         sender.
         """
         bytes = sum(tile_bytes(tile, self.sizes) for tile in op.layouts[0])
-        self.declare(op, op.senders * bytes, ((),), (1, op.senders * op.consumers))
+        self.declare(op, self.shared(op, op.senders * bytes), ((),), (1, op.senders * op.consumers))
 
     def place_in_tensor_memory(self, op: ops.Pipeline) -> None:
         """Allocate a pipeline in TMEM. MMAs commit accumulators, and each warp releases them. Each
@@ -141,7 +142,7 @@ class _Rings(RingUses):
         warps, stores = WARPS * self.sides(op), self.producers.stores.get(op.result, 0)
         written = (WARPS * stores, 1) if stores else (warps, 1)
         arrivals = written if op.block or stores else (1, warps * op.consumers)
-        self.barriers(op, columns, None, offsets, arrivals)
+        self.declare(op, [columns], offsets, arrivals)
 
     def sides(self, op: ops.Pipeline) -> int:
         """Count the CTAs whose threads arrive for a stage."""
@@ -161,34 +162,22 @@ class _Rings(RingUses):
     def declare(
         self,
         op: ops.Pipeline,
-        bytes: int,
-        offsets: tuple[tuple[int, ...], ...],
-        arrivals: tuple[int, int],
-        line_bytes: int = 0,
-    ) -> None:
-        shared = self.shared(op, "slots", bytes)
-        lines = self.shared(op, "lines", line_bytes) if line_bytes else None
-        self.barriers(op, shared, lines, offsets, arrivals)
-
-    def barriers(
-        self,
-        op: ops.Pipeline,
-        shared: Value,
-        lines: Value | None,
+        shared: Sequence[Value],
         offsets: tuple[tuple[int, ...], ...],
         arrivals: tuple[int, int],
     ) -> None:
-        full, empty = (
-            self.builder.barriers(name, op.depth, num)
-            for name, num in zip(("full", "empty"), arrivals, strict=True)
-        )
+        """With mbarriers. `shared`: the stages, and SMEM rows of vectors if they lie apart."""
+        names = zip(("full", "empty"), arrivals, strict=True)
+        full, empty = (self.builder.barriers(name, op.depth, num) for name, num in names)
         self.layouts[op.result] = op.layouts
-        self.rings[op.result] = placed_ring.PlacedRing(
-            shared, lines, full, empty, offsets, op.multicast
-        )
+        lines = shared[1] if len(shared) > 1 else None
+        placed = placed_ring.PlacedRing(shared[0], lines, full, empty, offsets, op.multicast)
+        self.rings[op.result] = placed
 
-    def shared(self, op: ops.Pipeline, what: str, bytes: int) -> Value:
-        return self.builder.shared(op.result.name.replace("ring", what), Shared(bytes, op.depth))
+    def shared(self, op: ops.Pipeline, *sizes: int) -> Sequence[Value]:
+        names = (op.result.name.replace("ring", what) for what in ("slots", "lines"))
+        kinds = (Shared(size, op.depth) for size in sizes if size)
+        return [self.builder.shared(*made) for made in zip(names, kinds, strict=False)]
 
     def releases(self, ring: Value) -> int:
         """Count the arrivals of a consumer for a stage."""

@@ -12,15 +12,14 @@ Why here: the last ops of the level TILE are there, and axes have their sizes an
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any
 
-from wsdsl.ir.hardware.swizzle import SMEM_ALIGN
+from wsdsl.ir.hardware.tcgen05_shapes import allocated
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.ops import ClusterAllgather, Load, Reduce, Store
-from wsdsl.ir.plan import Plan, PlannedPartition, PlannedRing
+from wsdsl.ir.ops import ClusterAllgather, Load, Reduce
+from wsdsl.ir.plan import Allocation, Plan, PlannedPartition, PlannedRing
 from wsdsl.ir.rewriter import Namer
 from wsdsl.ir.types import Axis, Sizes
-from wsdsl.lowering import footprint, tmem_accumulators
+from wsdsl.lowering import footprint
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.buffer_assignment import SlotGroup, layouts_of, operand_slots
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers, shared_role
@@ -28,12 +27,10 @@ from wsdsl.lowering.cost_model.workload import Work
 from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.early_loads import load_shares, load_warps, loaded_tensors
 from wsdsl.lowering.edges import edges
-from wsdsl.lowering.epilogue_operands import epilogue_slots, subtile_offsets, subtile_widths
-from wsdsl.lowering.register_layout import holds_vectors
+from wsdsl.lowering.epilogue_operands import epilogue_slots
+from wsdsl.lowering.smem_allocations import allocations, pipelines, smem_depths, tile_bytes
 from wsdsl.lowering.smem_privatization import counters_of
-from wsdsl.lowering.spread_rows import spread_bytes
-from wsdsl.lowering.tmem_operands import in_tensor_memory, operand_columns, tensor_depths
-from wsdsl.lowering.tmem_scales import BUFFERED as SCALES_BUFFERED
+from wsdsl.lowering.tmem_accumulators import multiplying_warps, scale_columns_of, sum_slots
 from wsdsl.lowering.tmem_scales import stores_scales
 from wsdsl.schedule import Schedule
 
@@ -55,9 +52,14 @@ def make_plan(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
     schedule, groups = kernel.schedule, operand_slots(kernel)
     in_parts = epilogue_slots(kernel, schedule)
-    axes, exchanged = axes_of(kernel), footprint.exchanged_bytes(kernel, schedule)
-    # Each of its slots takes two mbarriers; that of `exchanged_bytes` is rounded up.
-    exchanged = exchanged - SMEM_ALIGN + 16 if exchanged else 0
+    axes, counters = axes_of(kernel), counters_of(kernel)
+    staging, parts = smem_depths(kernel, schedule)
+    smem = [*allocations(kernel, schedule, schedule.stages or 1, staging, parts)]
+    smem += (Allocation("privatized bins", each.bytes) for each in counters)
+    rings = tuple(_rings(kernel, schedule, parts))
+    columns = sum(ring.depth * ring.size.columns for ring in rings if ring.producer != "scale")
+    if columns:
+        columns += scale_columns_of(kernel, footprint.axis_sizes(kernel, schedule))
     copied = loaded_tensors(groups) & {*kernel.unaligned}
     loading = (schedule.registers or {}).get("load", LEAST_COPYING)
     roles = {role: tuple(n for n, a in axes.items() if a.role == role) for role in _ROLES}
@@ -71,25 +73,18 @@ def make_plan(kernel: Kernel) -> Kernel:
         shared=shared_role(kernel, schedule),
         partitions=tuple(_partitions(kernel, schedule, groups, in_parts)),
         edges=tuple(_edges(kernel, schedule)),
-        rings=tuple(
-            _rings(kernel, schedule, (*groups, *in_parts, *tmem_accumulators.sum_slots(kernel)))
-        ),
-        exchanged_bytes=exchanged + spread_bytes(kernel, schedule),
+        rings=rings,
+        smem=tuple(smem),
+        tmem_columns=allocated(columns) if columns else 0,
         meetings=tuple(_meetings(kernel)),
-        counters=counters_of(kernel),
-        staging_bytes=footprint.staging_bytes(kernel),
+        counters=counters,
+        staging=staging if any(each.label == "staging" for each in smem) else 0,
         in_order=_loads_in_order(schedule),
         late_loads=num_cooperating(schedule) > 2,
         order_barriers=follow_one_another(kernel, schedule),
         copies_ahead=bool(copied) and loading >= LEAST_COPYING,
         asks_early=asked_early(kernel, schedule, groups),
     )
-    if kernel.of(Store) and not holds_vectors(kernel):
-        left = kernel.target.smem_bytes - plan.smem_bytes
-        buffers = left // (plan.staging_bytes * plan.num_consumers)
-        plan = dataclasses.replace(plan, staging=max(1, min(footprint.STAGING_BUFFERS, buffers)))
-    elif own := footprint.exchange_bytes(kernel, schedule):
-        plan = dataclasses.replace(plan, staging=1, staging_bytes=own)
     made = dataclasses.replace(kernel, plan=plan)
     made.__dict__.update({**vars(kernel), "plan": plan})  # What is known of the kernel stays.
     return made
@@ -98,6 +93,7 @@ def make_plan(kernel: Kernel) -> Kernel:
 _ROLES = ("rows", "columns", "")
 _NAMES = {"add": "sum", "max": "max", "min": "min"}
 """Of reductions, as the language has them."""
+_RINGS = {"rest": "part_ring", "sums": "sum_ring", "scales": "scale_ring"}
 
 
 def _meetings(kernel: Kernel) -> Iterator[str]:
@@ -126,8 +122,8 @@ def _partitions(
         yield PlannedPartition("load", 1, 0, loaded_tensors(in_parts))
     if scales := loaded_tensors(g for g in groups if g.consumer == "scale"):
         yield PlannedPartition("load", 1, 0, scales)
-    if tmem_accumulators.sum_slots(kernel):
-        yield PlannedPartition("mma", tmem_accumulators.multiplying_warps(kernel))
+    if sum_slots(kernel):
+        yield PlannedPartition("mma", multiplying_warps(kernel))
     if num_decoders(kernel):
         yield PlannedPartition("decode", 4, registers.get("decode", 0))
     if stores_scales(groups):
@@ -138,80 +134,43 @@ def _partitions(
 
 
 def _edges(kernel: Kernel, schedule: Schedule) -> Iterator[str]:
-    there = in_tensor_memory(kernel, footprint.axis_sizes(kernel, schedule))
+    in_tensors = {n for n, size in pipelines(kernel, schedule).items() if size.columns}
     for edge in edges(kernel):
-        made = edge.ring in there and edge.space == "SMEM"
-        yield str(dataclasses.replace(edge, space="TMEM") if made else edge)
+        yield str(dataclasses.replace(edge, space="TMEM") if edge.ring in in_tensors else edge)
 
 
-def _rings(
-    kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, ...]
-) -> Iterator[PlannedRing]:
+def _rings(kernel: Kernel, schedule: Schedule, parts: int) -> Iterator[PlannedRing]:
+    groups = (*operand_slots(kernel), *epilogue_slots(kernel, schedule), *sum_slots(kernel))
     sizes, namer = footprint.axis_sizes(kernel, schedule), Namer.of(kernel)
-    there = in_tensor_memory(kernel, sizes)
-    depths = tensor_depths(kernel, sizes) if tmem_accumulators.sum_slots(kernel) else {}
-    for number in sorted({group.ring for group in groups}):
+    for number, size in sorted(pipelines(kernel, schedule).items()):
         own = [group for group in groups if group.ring == number]
         firsts = [next(g for g in own if g.layout == held) for held in layouts_of(own)[number]]
-        orders = tuple(_copy_order(group, sizes) for group in firsts)
         edges = (group.edges[i] for group in own for i in _copy_order(group, sizes))
         held = (f"{edge.name}: {edge.layout}" for edge in edges)
-        ring = PlannedRing(
-            name="",
+        operand = "operand_ring" if size.columns else "ring"
+        yield PlannedRing(
+            name=namer.new(_RINGS.get(own[0].edges[0].depth or "", operand)),
             number=number,
             holds=tuple(dict.fromkeys(held)),
-            orders=orders,
-            depth=footprint.ring_depth(kernel, own[0], schedule.stages or 1),
-            slot_bytes=0,
+            orders=tuple(_copy_order(group, sizes) for group in firsts),
+            depth=size.depth(schedule.stages or 1, parts),
+            size=size,
             producer=own[0].producer,
             consumer=_reader(kernel, own[0]),
             num_consumers=_num_readers(kernel, own[0], schedule),
-            space=own[0].edges[0].space,
-        )
-        if own[0].edges[0].depth == "sums":
-            columns = tmem_accumulators.slot_columns(kernel, sizes)
-            where = dict(depth=depths[number], columns=columns[number])
-            yield dataclasses.replace(ring, name=namer.new("sum_ring"), **where)
-            continue
-        if number in there:
-            place = dict[str, Any](space="TMEM", columns=operand_columns(kernel, sizes)[number])
-            name, depth = namer.new("operand_ring"), depths[number]
-            yield dataclasses.replace(ring, name=name, depth=depth, **place)
-            continue
-        if own[0].edges[0].depth == "scales":
-            name, columns = (
-                namer.new("scale_ring"),
-                tmem_accumulators.scale_slot_columns(kernel, sizes),
-            )
-            depth = SCALES_BUFFERED
-            yield dataclasses.replace(ring, name=name, depth=depth, columns=columns)
-            continue
-        if own[0].edges[0].depth != "rest":
-            size = max(footprint.slot_bytes(kernel, schedule, group, sizes) for group in own)
-            yield dataclasses.replace(ring, name=namer.new("ring"), slot_bytes=size)
-            continue
-        widths = subtile_widths(kernel, own[0].loads, sizes, footprint.is_heavy(kernel, schedule))
-        panels, lines = subtile_offsets(own[0].layout, widths, sizes)[1]
-        yield dataclasses.replace(
-            ring,
-            name=namer.new("part_ring"),
-            depth=footprint.part_depth(kernel, schedule),
-            slot_bytes=panels,
-            line_bytes=lines,
-            subtiles=widths,
         )
 
 
 def _num_readers(kernel: Kernel, group: SlotGroup, schedule: Schedule) -> int:
     """Warpgroups that read a slot, or give it back: of operands one thread, with tensor memory."""
-    by_one = group.consumer == "mma" and bool(tmem_accumulators.sum_slots(kernel))
+    by_one = group.consumer == "mma" and bool(sum_slots(kernel))
     return 1 if group.to_threads or by_one else num_cooperating(schedule)
 
 
 def _reader(kernel: Kernel, group: SlotGroup) -> str:
     """On sm_90a those who compute multiply, too."""
     if group.consumer == "mma":
-        return "mma" if tmem_accumulators.sum_slots(kernel) else "compute"
+        return "mma" if sum_slots(kernel) else "compute"
     return group.consumer if group.to_threads else "compute"
 
 
@@ -255,7 +214,7 @@ def asked_early(
     sizes = footprint.axis_sizes(kernel, schedule)
     edges = (e for group in groups for e in group.edges if e.consumers[0] == "compute")
     held = [(e, e.made) for e in edges if e.producer == "load"]
-    each = sum(footprint.tile_bytes(e.layout, sizes) for e, _ in held)
+    each = sum(tile_bytes(e.layout, sizes) for e, _ in held)
     may = schedule.launch_pdl is not False and not schedule.pdl_independent and not kernel.unaligned
     if not (each and may) or kernel.target.has_tensor_memory:
         return ()

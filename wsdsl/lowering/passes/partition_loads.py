@@ -199,10 +199,10 @@ def _declare(plan: Plan, groups: tuple[SlotGroup, ...], namer: Namer) -> dict[in
             depth=ring.depth,
             layouts=tuple(layouts[ring.number]),
             consumers=ring.num_consumers,
-            parts=ring.subtiles,
-            space=ring.space,
+            parts=ring.size.subtiles,
+            space="TMEM" if ring.size.columns else "SMEM",
             block=scale_block(groups, ring.number),
-            loc=next(g.loc for g in groups if g.ring == ring.number) if ring.subtiles else None,
+            loc=next((g.loc for g in groups if ring.size.subtiles and g.ring == ring.number), None),
         )
         for ring in plan.rings
     }

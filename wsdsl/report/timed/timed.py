@@ -10,7 +10,7 @@ from wsdsl.ir.ops import Loop
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.cost_model.predict import Prediction
-from wsdsl.lowering.footprint import fits_smem
+from wsdsl.lowering.smem_allocations import fits_smem
 from wsdsl.report.bottleneck import unit_fractions
 from wsdsl.report.timed.agent_queue import Run
 from wsdsl.report.timed.cycle_costs import Speeds
