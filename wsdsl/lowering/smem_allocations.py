@@ -113,8 +113,8 @@ def smem_depths(kernel: Kernel, schedule: Schedule) -> tuple[int, int]:
 def allocations(
     kernel: Kernel, schedule: Schedule, stages: int, buffers: int, parts: int
 ) -> Iterator[Allocation]:
-    """Yield the allocations of SMEM of a CTA, except privatized bins; without the row reductions of
-    memory-bound kernels before axes have sizes.
+    """Yield the allocations of SMEM of a CTA, except privatized bins, and row reductions of
+    memory-bound kernels without tile sizes. Before `bound_ranges` clipped tiles count as staged.
     """
     staging, fixed = _fixed_allocations(kernel, schedule)
     for number, own in pipelines(kernel, schedule).items():
