@@ -420,7 +420,7 @@ class Kernel:
     @cached_property
     def defined(self) -> tuple[Value, ...]:
         """Every value: parameters, results and region arguments."""
-        return (*self.params, *defined(self.body))
+        return (*self.params, *[v for op in self.ops for v in (*results_of(op), *bound(op))])
 
     @cached_property
     def definers(self) -> Makers:

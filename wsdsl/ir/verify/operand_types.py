@@ -7,7 +7,7 @@ from functools import cache
 from itertools import chain
 
 from wsdsl.ir import types as t
-from wsdsl.ir.op import Kernel, Op, Value, bound, operands_in, results_of
+from wsdsl.ir.op import Kernel, Op, Value, operands_in, results_of
 from wsdsl.ir.op_fields import names_of, op_name
 from wsdsl.ir.ops import Contract, Reduce
 
@@ -65,8 +65,7 @@ def values_have_legal_types(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
         if not isinstance(p.type, t.Tensor) and p.type != t.Tile(getattr(p.type, "dtype", t.I32)):
             yield None, f"parameter {p} is {p.type}; expected a tensor or a scalar"
     by_mmas = kernel.level == "partitioned" and bool(kernel.of(Contract))
-    values = [(op, v) for op in kernel.ops for v in (*results_of(op), *bound(op))]
-    tiles: list[tuple[Op | None, t.Type]] = [(op, v.type) for op, v in values]
+    tiles: list[tuple[Op | None, t.Type]] = [(op, v.type) for v, op in kernel.definers.items()]
     tiles += [(None, v.type) for v in kernel.params]
     tiles += [(op, tile) for op in kernel.ops for tile in chain(*getattr(op, "layouts", ()))]
     axes = {kind.name for _, kind in tiles if isinstance(kind, t.Axis)}
@@ -74,7 +73,7 @@ def values_have_legal_types(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
         for axis in getattr(kind, "axes", ()):
             if axis not in axes:
                 yield op, f"{kind}: no op defines the axis {axis}"
-    for op, value in values:
+    for value, op in kernel.definers.items():
         kind = value.type
         if isinstance(kind, t.Fragment):
             bits = kind.rows * kind.columns * kind.dtype.bits
