@@ -1,6 +1,7 @@
 """Ragged loops of the output nest: CTAs share the tiles of all groups."""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def test_a_part_without_groups(first: int, count: int) -> None:
 def test_a_second_ragged_loop_and_elements_of_other_groups() -> None:
     kernel, x = kernel_of(IN_PLACE), np.ones((600, 400), np.float32)
     expected = x.copy()
-    for lo, hi in zip(OFFSETS, OFFSETS[1:], strict=False):
+    for lo, hi in pairwise(OFFSETS):
         expected[lo:hi, lo:hi] = 2
     kernel.compile().prove()
     kernel.simulate(OFFSETS[:-1], OFFSETS[1:], x)
