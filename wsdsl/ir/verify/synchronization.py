@@ -115,7 +115,7 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
     for op, own in kernel.allocations:
         if own.start >= 0:
             if own.start % op.smem_align:
-                yield op, f"offset {own.start} is not a multiple of {op.smem_align} bytes"
+                yield op, f"must start at a multiple of {op.smem_align} bytes"
             if own.stop > kernel.target.smem_bytes:
                 yield op, f"ends at byte {own.stop} of {kernel.target.smem_bytes}"
             for other in taken:
