@@ -11,6 +11,7 @@ import wsdsl
 from tests.case_data import DTYPES
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, ScheduleError
+from wsdsl.ir.ops import ForWork
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.prover.prove import prove
 
@@ -91,6 +92,12 @@ def test_loops_around_that_determine_no_bound() -> None:
     kernel.compile().prove()
     kernel.simulate(x, begin, length, y)
     np.testing.assert_array_equal(y, expected)
+
+
+def test_many_parts_are_of_one_cta_each() -> None:
+    kernel, few = kernel_of(GROUPED), dict(M=600, N=1280, K=64)
+    plans = [kernel.compile(**few, G=g, G1=g + 1).partitioned.of(ForWork)[0] for g in (5, 2000)]
+    assert [work.ragged for work in plans] == ["m", ""]
 
 
 @pytest.mark.parametrize(("first", "count"), [(-3, 200), (70, 71), (90, 20)])

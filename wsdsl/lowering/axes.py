@@ -95,7 +95,14 @@ def bounds_of(kernel: Kernel) -> Region:
 @once
 def groups_of(kernel: Kernel) -> Sequence[DimLoop]:
     """Return the loops whose indices determine the bounds of the ragged loop."""
-    return _groups(output_nest(kernel)[0], bounds_of(kernel))
+    loop = ragged_loop(kernel)
+    return groups_around(kernel, loop) if loop else ()
+
+
+def groups_around(kernel: Kernel, loop: ForTiles) -> Sequence[DimLoop]:
+    """Return the loops of the output nest whose indices determine the bounds of a loop in it."""
+    nest, body = output_nest(kernel)
+    return _groups(nest, _bounds(loop, body))
 
 
 def _bounds(loop: ForTiles, region: Region) -> Region:
@@ -114,7 +121,8 @@ def _by_groups(loop: DimLoop, around: Region, nest: Sequence[DimLoop]) -> bool:
     bounds = _bounds(loop, around) if isinstance(loop, ForTiles) else ()
     scalar = all(not regions(op) and not any(v.is_tile for v in results_of(op)) for op in bounds)
     groups = all(isinstance(each, ForEach) for each in _groups(nest, bounds))
-    return scalar and groups and not any(map(walks_a_part, nest))
+    apart = isinstance(loop, ForTiles) and loop.one_cta
+    return scalar and groups and not apart and not any(map(walks_a_part, nest))
 
 
 def with_loops(region: Region) -> list[tuple[Op, tuple[DimLoop, ...]]]:

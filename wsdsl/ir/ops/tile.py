@@ -63,6 +63,7 @@ class ForTiles(DimLoop):
     If only a part of a dimension is walked, its last tile ends with `stop`; `clipped` says that the
     dimension may go on within this tile. Its first tile starts with `first` (i32), where that is
     not the tile's beginning. `shifted`: tiles may begin elsewhere than at multiples of their size.
+    `one_cta`: all tiles of the part are of one CTA, also where the loop is parallel.
     """
 
     index: Value = binds()
@@ -75,6 +76,7 @@ class ForTiles(DimLoop):
     whole: bool = False
     clipped: bool = False
     shifted: bool = False
+    one_cta: bool = False
     init: tuple[Value, ...] = ()
     args: tuple[Value, ...] = binds(())
     body: Region = ()

@@ -7,7 +7,7 @@ from wsdsl.ir.analysis.intervals import walks_a_part
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.ops import DimLoop, ForTiles
 from wsdsl.ir.types import Axis, Role, Sizes, Tensor
-from wsdsl.lowering.axes import axes_of, groups_of, output_nest, ragged_loop
+from wsdsl.lowering.axes import axes_of, groups_around, output_nest, ragged_loop
 from wsdsl.lowering.batch_coarsening import taken_in_turns
 from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.rates import rates_of
@@ -66,9 +66,11 @@ class SizedKernel:
         """The extents of the ragged loop of the output, and of others over parts of its dimension,
         if groups are equal parts of that.
         """
-        if (ragged := ragged_loop(self.kernel)) is None:
+        apart = (op for op in self.kernel.of(ForTiles) if op.one_cta)
+        if (ragged := ragged_loop(self.kernel) or next(apart, None)) is None:
             return {}
-        groups = math.prod(self.sizes.get(group.dim, 1) for group in groups_of(self.kernel))
+        around = groups_around(self.kernel, ragged)
+        groups = math.prod(self.sizes.get(group.dim, 1) for group in around)
         part = -(-self.size(ragged.dim) // max(1, groups))
         loops = (op for op in self.kernel.of(ForTiles) if walks_a_part(op))
         return {op.index.as_axis.name: part for op in loops if op.dim == ragged.dim}

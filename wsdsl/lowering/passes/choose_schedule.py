@@ -19,11 +19,12 @@ from typing import TypeVar
 
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
 from wsdsl.ir.hardware.target import Target
-from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.ops import Contract, ForEach
+from wsdsl.ir.op import Kernel, Op, once, with_fields
+from wsdsl.ir.ops import Contract, ForEach, ForTiles
+from wsdsl.ir.rewriter import rewrite
 from wsdsl.ir.types import Sizes
 from wsdsl.lowering.assign_roles import assign_roles
-from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, ragged_loop, whole_axes
 from wsdsl.lowering.batch_coarsening import taken_in_turns
 from wsdsl.lowering.check_schedule import faults, located, tile_faults
 from wsdsl.lowering.cost_model.predict import predict
@@ -47,6 +48,10 @@ from wsdsl.lowering.tmem_scales import with_scale_path
 from wsdsl.schedule import Schedule, changed
 
 T = TypeVar("T")
+MANY_PARTS = 4
+"""Parts for each SM. On an H200 attention of 64 sequences of 256 by 16 heads (8) takes 0.78 of
+the time with parts of CTAs, a grouped matmul of 512 groups (4) 1.13
+(benchmarks/results/default_schedules.md)."""
 MOST_TRIES = 512
 """Most candidates that do not fit, the best first, of each orientation."""
 
@@ -57,6 +62,7 @@ def choose_schedule(kernel: Kernel, sizes: Sizes | None = None, narrow: int = 0)
     Raises ScheduleError for a choice that is not lowered yet or does not fit the kernel.
     """
     known = at_least_one(sizes or {})
+    kernel = _with_parts_of_ctas(kernel, known)
     ways, factor = _ways(kernel, known)
     best, limit, failed = None, math.inf, list[WsdslError]()
     for way in ways:
@@ -84,6 +90,7 @@ def nearly_best(
     as long as the best, and the kernel with the roles that they go with, the same for all sizes.
     """
     known = at_least_one(sizes)
+    kernel = _with_parts_of_ctas(kernel, known)
     ways, factor = _ways(kernel, known)
     limit, found, failed = math.inf, list[tuple[float, Kernel, Schedule]](), list[WsdslError]()
     for way in ways:
@@ -99,6 +106,25 @@ def nearly_best(
         error, how = failed[0 if ways[0] is kernel else -1], (sizes, near, most, MOST_NARROW)
         return _alone(kernel, error, lambda own: nearly_best(own, *how))
     return [(way, schedule) for cycles, way, schedule in found if cycles <= limit]
+
+
+def _with_parts_of_ctas(kernel: Kernel, sizes: Sizes) -> Kernel:
+    """Leave each part that a ragged loop walks to one CTA where there are many of them: all CTAs
+    would compute the bounds of all groups, and causal tiles of equal groups are dealt unevenly.
+    """
+    if (ragged := ragged_loop(kernel)) is None:
+        return kernel
+    nest = list(output_nest(kernel)[0])
+    known = dict(kernel.sizes) | dict(sizes)
+    parts = math.prod(known.get(loop.dim, 1) for loop in nest[: nest.index(ragged)])
+    if parts < MANY_PARTS * kernel.target.num_sms:
+        return kernel
+
+    def marked(op: Op) -> tuple[Op, ...]:
+        own = isinstance(op, ForTiles) and op.index == ragged.index
+        return (with_fields(op, one_cta=True),) if own else (op,)
+
+    return kernel.with_body(rewrite(kernel.body, marked))
 
 
 def _alone(kernel: Kernel, failed: WsdslError, choose: Callable[[Kernel], T]) -> T:
