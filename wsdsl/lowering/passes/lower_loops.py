@@ -12,9 +12,9 @@ After:
       ...
     }
 
-With `within`, a tile begins no later than the one that ends with its dimension. Where CTAs have one
-tile each and wait for no stages, there is no loop. A cluster's CTAs take adjacent tiles: the loop
-is over clusters. With `bounds` this loop is in one over groups, which computes the bounds, and all
+With `within`, a tile begins no later than the one that ends with its dimension. There is no loop
+where CTAs have one tile each without a pipeline. A cluster's CTAs take adjacent tiles: the loop is
+over clusters. With `bounds` this loop is in one over groups, which computes the bounds, and all
 CTAs walk all groups. In ping-pong each iteration tests whose it is
 (`lowering/order_barriers.py`).
 
